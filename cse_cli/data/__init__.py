@@ -1,0 +1,1 @@
+"""Text in: corpora, evaluation sets, the demo and what is fetched."""

@@ -1,0 +1,1 @@
+"""The one training step, and the loop around it."""
