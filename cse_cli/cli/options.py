@@ -3,7 +3,7 @@
 Choices are checked here, so that a wrong one is answered with the nearest right one (exit 2).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 

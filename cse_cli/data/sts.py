@@ -238,8 +238,8 @@ def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise InputError(f"{path}, line {line}: not UTF-8") from error
+        number = data.count(b"\n", 0, error.start) + 1
+        raise InputError(f"{path}, line {number}: not UTF-8") from error
     lines = text.split("\n")  # not splitlines(): a stray U+2028 inside a sentence is no line end
     if not lines[-1]:
         lines.pop()
