@@ -1,0 +1,1 @@
+"""The command line. Only here (and in `render.py` and `progress.py`) is a terminal known."""

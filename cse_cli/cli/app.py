@@ -1,0 +1,48 @@
+"""The command line: every command, in the order in which people meet them."""
+
+from importlib import import_module
+from typing import Annotated
+
+import typer
+
+from cse_cli import __version__
+from cse_cli.cli.group import CseGroup
+
+# One line a command: (name, module, function). A name whose function is a Typer is a group.
+COMMANDS: tuple[tuple[str, str, str], ...] = (
+    ("train", "train", "train"),
+    ("eval-sts", "eval_sts", "eval_sts"),
+    ("encode", "encode", "encode"),
+    ("info", "info", "info"),
+    ("methods", "methods", "methods"),
+    ("data", "data", "data_app"),
+)
+
+app = typer.Typer(
+    name="cse",
+    cls=CseGroup,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="Contrastive sentence embeddings: train an encoder, judge it, look inside it.",
+)
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version and leave.", is_eager=True)
+    ] = False,
+) -> None:
+    if version:
+        typer.echo(f"cse {__version__}")
+        raise typer.Exit
+
+
+for _name, _module, _function in COMMANDS:
+    _command = getattr(import_module(f"cse_cli.cli.{_module}"), _function)
+    if isinstance(_command, typer.Typer):
+        app.add_typer(_command, name=_name)
+    else:
+        app.command(_name)(_command)

@@ -1,0 +1,112 @@
+"""Where a training run's values come from, and which of them wins.
+
+Option > `CSE_*` variable > `--config FILE` > `[tool.cse]` of ./pyproject.toml > recipe > the
+built-in default. `--set name=value` counts as an option.
+"""
+
+import os
+import tomllib
+from collections.abc import Mapping, Sequence
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from cse_cli.config import option_owners
+from cse_cli.config.fields import convert
+from cse_cli.errors import InputError, UsageError, suggestion
+
+ENVIRONMENT = "CSE_"
+# Variables whose name is not the option's: the SentEval folder is shared by all commands.
+_RENAMED = {"data_dir": "CSE_DATA"}
+
+
+def gather(
+    options: Mapping[str, Any],
+    *,
+    sets: Sequence[str] = (),
+    config_file: Path | None = None,
+    recipe: str | None = None,
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """(values, sources): the winning value of each name that anything sets, and who set it.
+
+    `options` holds what was typed (None: not typed). Raises UsageError for an unknown name or a
+    value of the wrong type, InputError for a file that cannot be read.
+    """
+    layers: list[tuple[str, Mapping[str, Any]]] = []
+    if recipe is not None:
+        layers.append((f"recipe {recipe}", load_recipe(recipe)["settings"]))
+    layers.append(("pyproject.toml [tool.cse]", project_settings(Path("pyproject.toml"))))
+    if config_file is not None:
+        layers.append((str(config_file), read_toml(config_file)))
+    layers.append(("environment", environment()))
+    layers.append(("--set", dict(split_set(text) for text in sets)))
+    typed = {name: value for name, value in options.items() if value is not None}
+    layers.append(("option", typed))
+
+    owners = option_owners()
+    values: dict[str, Any] = {}
+    sources: dict[str, str] = {}
+    for source, layer in layers:
+        for raw, value in layer.items():
+            name = raw.replace("-", "_")
+            name = "with_" if name == "with" else name
+            if name not in owners:
+                raise UsageError(f"{source}: unknown setting '{raw}'; {suggestion(name, owners)}")
+            values[name] = convert(owners[name], name, value)
+            sources[name] = source
+    return values, sources
+
+
+def environment() -> dict[str, str]:
+    """Training options set by `CSE_*` variables."""
+    found = {}
+    for name in option_owners():
+        variable = _RENAMED.get(name, ENVIRONMENT + name.rstrip("_").upper())
+        if os.environ.get(variable):
+            found[name] = os.environ[variable]
+    return found
+
+
+def project_settings(path: Path) -> dict[str, Any]:
+    """The flat values of `[tool.cse]` in a pyproject.toml; empty where there is none."""
+    if not path.is_file():
+        return {}
+    table = read_toml(path).get("tool", {}).get("cse", {})
+    return {name: value for name, value in table.items() if not isinstance(value, dict)}
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """A TOML file; InputError where it cannot be read or parsed."""
+    try:
+        with path.open("rb") as file:
+            return tomllib.load(file)
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"{path} is not TOML: {error}") from None
+
+
+def split_set(text: str) -> tuple[str, Any]:
+    """`name=value` of `--set`; the value is read as TOML where it is TOML, else as text."""
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise UsageError(f"--set {text}: NAME=VALUE is expected")
+    try:
+        return name.strip(), tomllib.loads(f"value = {value}")["value"]
+    except tomllib.TOMLDecodeError:
+        return name.strip(), value
+
+
+def recipe_names() -> list[str]:
+    """The recipes in the package, sorted."""
+    folder = resources.files("cse_cli") / "recipes"
+    return sorted(item.name[:-5] for item in folder.iterdir() if item.name.endswith(".toml"))
+
+
+def load_recipe(name: str) -> dict[str, Any]:
+    """A recipe's tables (`settings`, and what the paper claims); UsageError for an unknown one."""
+    names = recipe_names()
+    if name not in names:
+        raise UsageError(f"unknown recipe '{name}'; {suggestion(name, names)}")
+    text = (resources.files("cse_cli") / "recipes" / f"{name}.toml").read_text(encoding="utf-8")
+    return tomllib.loads(text)

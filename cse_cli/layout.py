@@ -1,0 +1,182 @@
+"""The sentence-transformers folder layout: what stands around a backbone, read and written.
+
+`modules.json` lists the modules in order: a Transformer, optionally WeightedLayerPooling (here:
+the two-layer poolers), Pooling, any number of Dense, optionally Normalize. Only stock modules are
+written, under their long-standing class paths and with boolean pooling keys, which old and new
+versions of sentence-transformers load without `trust_remote_code`.
+"""
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+
+from cse_cli.errors import InputError
+from cse_cli.heads import DenseHead
+from cse_cli.pooling import POOLER_LAYERS
+
+_FLAGS = {
+    "cls": "pooling_mode_cls_token",
+    "mean": "pooling_mode_mean_tokens",
+    "max": "pooling_mode_max_tokens",
+}
+_CLASS = "sentence_transformers.models."
+
+
+@dataclass
+class Layout:
+    """A sentence encoder around its backbone: pooler, kept dense layers, normalisation, length."""
+
+    pooler: str
+    normalize: bool = False
+    max_length: int | None = None
+    dense: list[DenseHead] = field(default_factory=list)
+    backbone: str = ""  # the backbone's subfolder
+
+
+def is_layout(folder: Path) -> bool:
+    """Whether `folder` is laid out as a sentence-transformers model."""
+    return (folder / "modules.json").is_file()
+
+
+def read_json(path: Path) -> Any:
+    """The JSON of `path`; InputError names the file where it is missing or damaged."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path} cannot be read: {error}") from None
+
+
+def read_layout(folder: Path) -> Layout:
+    """Read `modules.json` and the modules it names; InputError for a module that is not stock."""
+    layout = Layout(pooler="mean")
+    weighted = None
+    for module in read_json(folder / "modules.json"):
+        kind = module["type"].rsplit(".", 1)[-1]
+        place = folder / module.get("path", "")
+        if kind == "Transformer":
+            layout.backbone = module.get("path", "")
+            settings = place / "sentence_bert_config.json"
+            if settings.is_file():
+                layout.max_length = read_json(settings).get("max_seq_length")
+        elif kind == "WeightedLayerPooling":
+            weighted = _read_weighted(place)
+        elif kind == "Pooling":
+            layout.pooler = weighted or _read_pooling(place)
+        elif kind == "Dense":
+            layout.dense.append(_read_dense(place))
+        elif kind == "Normalize":
+            layout.normalize = True
+        else:
+            raise InputError(f"{folder}: module '{module['type']}' is not supported")
+    return layout
+
+
+def _read_pooling(place: Path) -> str:
+    """The pooler of a Pooling module, by its one true flag or by its newer `pooling_mode`."""
+    config = read_json(place / "config.json")
+    flags = [key for key, value in config.items() if key.startswith("pooling_mode_") and value]
+    named = {flag: kind for kind, flag in _FLAGS.items()}
+    found = named.get(flags[0]) if len(flags) == 1 else config.get("pooling_mode")
+    if found not in _FLAGS:
+        raise InputError(f"{place / 'config.json'}: pooling {flags or found} is not supported")
+    return str(found)
+
+
+def _read_weighted(place: Path) -> str:
+    """The two-layer pooler that a WeightedLayerPooling spells out with zero and equal weights."""
+    start = int(read_json(place / "config.json")["layer_start"])
+    weights = _tensors(place)["layer_weights"]
+    last = start + len(weights) - 1
+    used = tuple(start + i for i, w in enumerate(weights.tolist()) if w != 0)
+    for kind, layers in POOLER_LAYERS.items():
+        wanted = tuple(layer % (last + 1) for layer in layers)
+        if len(layers) == 2 and used == wanted and len(set(weights[weights != 0].tolist())) == 1:
+            return kind
+    raise InputError(f"{place}: layers {used} are weighted in a way that no pooler here stands for")
+
+
+def _read_dense(place: Path) -> DenseHead:
+    config = read_json(place / "config.json")
+    activation = config.get("activation_function", "").rsplit(".", 1)[-1]
+    if activation not in ("Tanh", "Identity") or config.get("use_residual"):
+        raise InputError(f"{place}: Dense with activation '{activation}' is not supported")
+    dense = DenseHead(config["in_features"], config["out_features"], tanh=activation == "Tanh")
+    state = _tensors(place)
+    if not config.get("bias", True):
+        state["linear.bias"] = torch.zeros(config["out_features"])
+    dense.load_state_dict({key: value.float() for key, value in state.items()})
+    return dense
+
+
+def _tensors(place: Path) -> dict[str, torch.Tensor]:
+    path = place / "model.safetensors"
+    try:
+        return load_file(path)
+    except (OSError, SafetensorError) as error:
+        raise InputError(f"{path} cannot be read: {error}") from None
+
+
+def write_layout(folder: Path, layout: Layout, *, width: int, num_layers: int) -> None:
+    """Write the modules of `layout` into `folder`, whose backbone is at its root.
+
+    `width` is the backbone's hidden size, `num_layers` its number of blocks L.
+    """
+    modules: list[dict[str, Any]] = []
+
+    def module(kind: str, config: dict[str, Any] | None) -> Path:
+        name = "" if kind == "Transformer" else f"{len(modules)}_{kind}"
+        modules.append(
+            {"idx": len(modules), "name": str(len(modules)), "path": name, "type": _CLASS + kind}
+        )
+        (folder / name).mkdir(exist_ok=True)
+        if config is not None:
+            _write_json(folder / name / "config.json", config)
+        return folder / name
+
+    module("Transformer", None)
+    settings = {"max_seq_length": layout.max_length, "do_lower_case": False}
+    _write_json(folder / "sentence_bert_config.json", settings)
+    layers = [layer % (num_layers + 1) for layer in POOLER_LAYERS[layout.pooler]]
+    if len(layers) == 2:
+        place = module(
+            "WeightedLayerPooling",
+            {"word_embedding_dimension": width, "layer_start": 0, "num_hidden_layers": num_layers},
+        )
+        weights = torch.zeros(num_layers + 1)
+        weights[layers] = 1.0
+        save_file({"layer_weights": weights}, place / "model.safetensors")
+    flag = _FLAGS.get(layout.pooler, _FLAGS["mean"])
+    module(
+        "Pooling",
+        {"word_embedding_dimension": width} | {key: key == flag for key in _FLAGS.values()},
+    )
+    for dense in layout.dense:
+        place = module(
+            "Dense",
+            {
+                "in_features": dense.linear.in_features,
+                "out_features": dense.linear.out_features,
+                "bias": True,
+                "activation_function": f"torch.nn.modules.{_activation_path(dense)}",
+            },
+        )
+        state = {key: value.detach().cpu().float() for key, value in dense.state_dict().items()}
+        save_file(state, place / "model.safetensors")
+    if layout.normalize:
+        module("Normalize", None)
+    _write_json(folder / "modules.json", modules)
+
+
+def _activation_path(dense: DenseHead) -> str:
+    return (
+        "activation.Tanh" if isinstance(dense.activation, torch.nn.Tanh) else "linear.Identity"
+    )
+
+
+def _write_json(path: Path, value: Any) -> None:
+    path.write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")

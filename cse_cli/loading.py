@@ -1,0 +1,126 @@
+"""Opening an encoder by name: a hub id, a model folder, a sentence-transformers folder, our own.
+
+Pooling, kept head, normalisation and length come from the folder where it says them; options
+override, and an override that contradicts the folder is told.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from cse_cli.backbone import load_backbone
+from cse_cli.checkpoint import resolve
+from cse_cli.encoder import DTYPES, Encoder
+from cse_cli.errors import InputError, UsageError
+from cse_cli.layout import Layout, is_layout, read_layout
+from cse_cli.pooling import check_pooler
+from cse_cli.progress import warn
+
+LENGTH_CAP = 512
+HUB_FILES = ("*.json", "*.safetensors", "*.txt", "*.model")
+
+
+def load_encoder(
+    name_or_path: str,
+    *,
+    pooler: str | None = None,
+    device: str = "cpu",
+    precision: str = "fp32",
+    max_length: int | None = None,
+    normalize: bool | None = None,
+    batch_tokens: int | None = None,
+    num_layers: int | None = None,
+    dropout: float | None = None,
+) -> Encoder:
+    """An `Encoder` in evaluation mode on `device`, its weights in `precision`.
+
+    `pooler`, `max_length` and `normalize` default to what the folder says; a bare model has no
+    pooler and gets `cls`, with a warning. Raises InputError for what is missing or damaged,
+    UsageError for an unknown pooler or a length the model cannot take.
+    """
+    if pooler is not None:
+        check_pooler(pooler)
+    folder = resolve(locate(name_or_path))
+    layout = read_layout(folder) if is_layout(folder) else None
+    source = str(folder / layout.backbone) if layout else _source(name_or_path, folder)
+    backbone, tokenizer = load_backbone(source, num_layers=num_layers, dropout=dropout)
+    encoder = Encoder(
+        backbone,
+        tokenizer,
+        name=display_name(name_or_path),
+        pooler=_choose_pooler(name_or_path, pooler, layout),
+        max_length=choose_length(backbone, tokenizer, max_length, layout),
+        head=nn.Sequential(*layout.dense) if layout and layout.dense else None,
+        keep_head=bool(layout and layout.dense),
+        normalize=bool(layout and layout.normalize) if normalize is None else normalize,
+    )
+    if batch_tokens:
+        encoder.batch_tokens = batch_tokens
+    return encoder.to(device=torch.device(device), dtype=DTYPES[precision]).eval()
+
+
+def locate(name_or_path: str) -> Path:
+    """The local folder of `name_or_path`; a hub repository laid out as sentence-transformers
+    is downloaded whole (its safetensors and text files), any other name is returned as it is."""
+    path = Path(name_or_path).expanduser()
+    if path.exists() or name_or_path.startswith((".", "/", "~")) or name_or_path.count("/") > 1:
+        return path
+    from huggingface_hub import file_exists, snapshot_download, try_to_load_from_cache
+    from huggingface_hub.constants import HF_HUB_OFFLINE
+
+    known = try_to_load_from_cache(name_or_path, "modules.json")
+    try:
+        if isinstance(known, str) or (
+            not HF_HUB_OFFLINE and file_exists(name_or_path, "modules.json")
+        ):
+            return Path(snapshot_download(name_or_path, allow_patterns=list(HUB_FILES)))
+    except (OSError, ValueError) as error:
+        raise InputError(
+            f"{name_or_path}: no such folder, and the hub did not give it: "
+            f"{str(error).strip().splitlines()[0]}"
+        ) from None
+    return path
+
+
+def _source(name: str, folder: Path) -> str:
+    """What transformers is asked for: a folder where there is one, else the hub id."""
+    return str(folder) if folder.exists() else name
+
+
+def display_name(name_or_path: str) -> str:
+    """The short name used in tables: a folder's last part, or the hub id as it is."""
+    path = Path(name_or_path).expanduser()
+    return path.resolve().name if path.exists() else name_or_path
+
+
+def _choose_pooler(name: str, asked: str | None, layout: Layout | None) -> str:
+    if layout is None:
+        if asked is None:
+            warn(f"{name} does not say how it is pooled: using 'cls'; --pooler sets it")
+        return asked or "cls"
+    if asked is not None and asked != layout.pooler:
+        warn(f"{name} was made for the pooler '{layout.pooler}'; --pooler {asked} overrides it")
+    return asked or layout.pooler
+
+
+def choose_length(
+    backbone: Any, tokenizer: Any, asked: int | None, layout: Layout | None = None
+) -> int:
+    """Evaluation length in tokens: asked, else the folder's, else the model's, at most 512."""
+    limit = length_limit(backbone, tokenizer)
+    if asked is not None:
+        if not 3 <= asked <= limit:
+            raise UsageError(f"--max-length {asked}: this encoder takes 3 … {limit} tokens")
+        return asked
+    return min(layout.max_length if layout and layout.max_length else LENGTH_CAP, limit)
+
+
+def length_limit(backbone: Any, tokenizer: Any) -> int:
+    """The most tokens the encoder has positions for (RoBERTa's first ones are taken by padding)."""
+    positions = getattr(backbone.config, "max_position_embeddings", None) or LENGTH_CAP
+    for name, module in backbone.named_modules():
+        if name.endswith("position_embeddings") and getattr(module, "padding_idx", None) is not None:
+            positions -= module.padding_idx + 1
+    return int(min(positions, tokenizer.model_max_length))

@@ -1,0 +1,87 @@
+"""Several processes as one: who encodes which rows, and how gradients are put together.
+
+One rule: the loss is the mean over processes of each process's loss, and every gradient is averaged.
+A term that every process computes on all rows is the same everywhere, so its mean is itself; a term
+that a process computes on its own rows only is scaled by the number of processes beforehand.
+"""
+
+import os
+from collections.abc import Iterable
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+
+def start(device: str) -> None:
+    """Join the process group that `torchrun` describes in the environment, if there is one."""
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1 and not dist.is_initialized():
+        dist.init_process_group("nccl" if device.startswith("cuda") else "gloo")
+
+
+def stop() -> None:
+    """Leave the process group, if one was joined."""
+    if dist.is_initialized():
+        dist.destroy_process_group()
+
+
+def world() -> int:
+    """The number of processes."""
+    return dist.get_world_size() if dist.is_initialized() else 1
+
+
+def rank() -> int:
+    """This process's number, 0 for the one that writes."""
+    return dist.get_rank() if dist.is_initialized() else 0
+
+
+def mine(rows: int) -> slice:
+    """The slice of a batch of `rows` that this process encodes; equal shares, in rank order."""
+    share = rows // world()
+    return slice(rank() * share, (rank() + 1) * share)
+
+
+def gather(rows: Tensor) -> Tensor:
+    """All processes' rows (R, …) concatenated in rank order, without gradient."""
+    if world() == 1:
+        return rows
+    parts = [torch.empty_like(rows) for _ in range(world())]
+    dist.all_gather(parts, rows.contiguous())
+    return torch.cat(parts)
+
+
+def average_(tensors: Iterable[Tensor]) -> None:
+    """Average each tensor over the processes, in place, in one message."""
+    found = list(tensors)
+    if world() == 1 or not found:
+        return
+    flat = torch.cat([tensor.reshape(-1).float() for tensor in found])
+    dist.all_reduce(flat)
+    flat /= world()
+    start = 0
+    for tensor in found:
+        tensor.copy_(flat[start : start + tensor.numel()].view_as(tensor))
+        start += tensor.numel()
+
+
+def average_gradients(modules: Iterable[nn.Module]) -> None:
+    """Average the gradients of all parameters; one that a process has no gradient for counts 0."""
+    if world() == 1:
+        return
+    gradients = []
+    for module in modules:
+        for parameter in module.parameters():
+            if parameter.requires_grad:
+                if parameter.grad is None:
+                    parameter.grad = torch.zeros_like(parameter)
+                gradients.append(parameter.grad)
+    average_(gradients)
+
+
+def share_(value: object) -> object:
+    """Process 0's `value`, on every process."""
+    if world() == 1:
+        return value
+    box = [value]
+    dist.broadcast_object_list(box)
+    return box[0]

@@ -1,0 +1,192 @@
+"""The one training step. Every method is this step with other ingredients; SimCSE is the empty list.
+
+    s = cos(h, h+) / tau                                    (N, N), the positive on the diagonal
+    l = w CE([s, further columns], diagonal) + further terms
+"""
+
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from cse_cli.data.tokens import Tokens
+from cse_cli.encoder import Encoder, Pooled
+from cse_cli.maths import cosine, info_nce
+from cse_cli.methods.base import Ingredient, Needs, Views, draw
+from cse_cli.training import distributed
+from cse_cli.training.seam import Autocast, Seam
+
+
+@dataclass(frozen=True)
+class Batch:
+    """The token rows of one step, for the whole batch: every process holds all of it.
+
+    `tokens` the anchors (N rows), `moved` what the positives are encoded from, `hard` the third
+    column of triplets with its `weights` (N,).
+    """
+
+    step: int
+    tokens: Tokens
+    moved: Tokens
+    hard: Tokens | None = None
+    weights: Tensor | None = None
+
+
+@dataclass(frozen=True)
+class StepConfig:
+    """What the step itself needs to know."""
+
+    temperature: float = 0.05
+    contrastive_weight: float = 1.0
+    augmentation: bool = True
+    seed: int = 42
+    chunk_size: int | None = None
+    autocast: Autocast = field(default=nullcontext)
+
+
+@dataclass
+class Outcome:
+    """What a step measured: the loss, its terms by name, and the batch's geometry (scalars)."""
+
+    loss: Tensor
+    terms: dict[str, Tensor]
+    views: Views
+    alignment: Tensor
+    negative_cosine: Tensor
+
+
+def move(
+    tokens: Tokens, positives: Tokens | None, parts: Sequence[Ingredient], seed: int, step: int
+) -> Tokens:
+    """The rows that become the positives: a given column, or the anchors as `parts` change them."""
+    moved = tokens if positives is None else positives
+    for i, part in enumerate(parts):
+        moved = part.positive(moved, draw(seed, step, f"positive/{i}"))
+    return moved
+
+
+def training_step(
+    batch: Batch, encoder: Encoder, parts: Sequence[Ingredient], config: StepConfig
+) -> Outcome:
+    """Forward and backward of one step; gradients are left in the parameters.
+
+    With several processes each encodes its share of the rows, and the gradients are those of the
+    whole batch.
+    """
+    needs = Needs()
+    for part in parts:
+        needs = needs | part.needs
+    seams, views = encode_views(batch, encoder, needs, config)
+    loss, terms, s = objective(views, parts)
+    loss.backward()
+    for seam in seams:
+        seam.backward()
+    distributed.average_gradients([encoder, *parts])
+    return _outcome(loss, terms, views, s)
+
+
+def encode_views(
+    batch: Batch, encoder: Encoder, needs: Needs, config: StepConfig
+) -> tuple[list[Seam], Views]:
+    """All vectors of the step, behind the head, with the seams that carry gradient back.
+
+    Every dropout-on pass goes through the encoder in one stack; the clean pass is its own.
+    """
+    mine = distributed.mine(len(batch.tokens.ids))
+    rows = torch.arange(len(batch.tokens.ids))[mine]
+    anchors, positives = batch.tokens.select(rows), batch.moved.select(rows)
+    stack = [anchors, positives] if config.augmentation else [anchors]
+    stack += [anchors, positives] * needs.passes
+    if batch.hard is not None:
+        stack.append(batch.hard.select(rows))
+    layers = tuple(sorted(needs.layers | needs.positive_layers))
+
+    main = Seam(
+        encoder,
+        Tokens.cat(stack),
+        layers,
+        chunk_size=config.chunk_size,
+        autocast=config.autocast,
+    )
+    seams = [main]
+    parts = _unstack(main.forward(), len(stack))
+    second = parts[1] if config.augmentation else parts[0]
+    last = _through_head(encoder, [part.last for part in parts])
+    views = Views(
+        h=last[0],
+        p=last[1 if config.augmentation else 0],
+        tokens=batch.tokens,
+        moved=batch.moved,
+        temperature=config.temperature,
+        seed=config.seed,
+        step=batch.step,
+        weights=batch.weights,
+        mine=mine,
+        contrastive_weight=config.contrastive_weight,
+    )
+    views.layers = {n: encoder.head(parts[0].layers[n]) for n in sorted(needs.layers)}
+    views.positive_layers = {n: encoder.head(second.layers[n]) for n in sorted(needs.positive_layers)}
+    if batch.hard is not None:
+        views.hard = last[-1]
+    if needs.passes:
+        first = 2 if config.augmentation else 1
+        extra = last[first : first + 2 * needs.passes]
+        views.passes = (torch.stack(extra[::2]), torch.stack(extra[1::2]))
+    if needs.clean:
+        clean = Seam(
+            encoder, anchors, clean=True, chunk_size=config.chunk_size, autocast=config.autocast
+        )
+        seams.append(clean)
+        views.clean = encoder.head(clean.forward().last)
+    return seams, views
+
+
+def _unstack(pooled: Pooled, count: int) -> list[Pooled]:
+    """Split gathered rows back into the `count` views that each process stacked.
+
+    Rows come rank by rank, each with its views in order: (world, count, n, D).
+    """
+
+    def views(rows: Tensor) -> Tensor:
+        n = len(rows) // (distributed.world() * count)
+        return rows.view(-1, count, n, rows.shape[-1]).transpose(0, 1).flatten(1, 2)
+
+    last = views(pooled.last)
+    layers = {layer: views(rows) for layer, rows in pooled.layers.items()}
+    return [Pooled(last[i], {n: rows[i] for n, rows in layers.items()}) for i in range(count)]
+
+
+def _through_head(encoder: Encoder, rows: list[Tensor]) -> list[Tensor]:
+    """All views through the head at once, so that BatchNorm's statistics run over all of them."""
+    return list(encoder.head(torch.cat(rows)).split(len(rows[0])))
+
+
+def objective(
+    z: Views, parts: Sequence[Ingredient]
+) -> tuple[Tensor, dict[str, Tensor], Tensor]:
+    """(loss, its terms by name, the in-batch logits s (N, N)) of one step's vectors."""
+    s = cosine(z.h, z.p) / z.temperature  # (N, N)
+    plain = s.detach()
+    for part in parts:
+        s = part.logits(z, s)
+    extra = [columns for part in parts if (columns := part.negatives(z)) is not None]
+    main = info_nce(torch.cat([s, *extra], dim=1))
+    terms = {"contrastive": main.detach()}
+    loss = z.contrastive_weight * main
+    for part in parts:
+        term = part.loss(z, s)
+        if term is not None:
+            terms[type(part).__name__] = term.detach()
+            loss = loss + term
+    return loss, terms, plain
+
+
+def _outcome(loss: Tensor, terms: dict[str, Tensor], views: Views, s: Tensor) -> Outcome:
+    """Geometry of the batch from its logits: alignment of positives, mean cosine of negatives."""
+    cosines = s * views.temperature
+    n = len(cosines)
+    positive = cosines.diagonal().mean()
+    negative = (cosines.sum() - cosines.diagonal().sum()) / max(n * (n - 1), 1)
+    return Outcome(loss.detach(), terms, views, 2 - 2 * positive, negative)
