@@ -37,9 +37,10 @@ def uniformity(x: torch.Tensor, t: float = 2.0) -> torch.Tensor:
     x = unit(x)
     squared = x.square().sum(-1)  # 1, or 0 for a zero vector
     parts = []
-    for rows, columns, pairs in _upper_triangle(n, x.device):
+    for rows, columns, others in _upper_triangle(n, x.device):
         distances = squared[rows, None] + squared[columns] - 2 * x[rows] @ x[columns].T
-        parts.append(torch.logsumexp(-t * distances[pairs].clamp_min(0), dim=0))
+        exponents = (-t * distances.clamp_min(0)).masked_fill(others, -math.inf)
+        parts.append(torch.logsumexp(exponents, dim=(0, 1)))
     return torch.logsumexp(torch.stack(parts), dim=0) - math.log(n * (n - 1) / 2)
 
 
@@ -53,8 +54,9 @@ def top_similarities(x: torch.Tensor, k: int = 4) -> torch.Tensor:
         raise InputError(f"{n} vectors make {n * (n - 1) // 2} pairs, fewer than the {k} asked for")
     x = unit(x)
     best = x.new_empty(0)
-    for rows, columns, pairs in _upper_triangle(n, x.device):
-        found = torch.cat([best, (x[rows] @ x[columns].T)[pairs]])
+    for rows, columns, others in _upper_triangle(n, x.device):
+        cosines = (x[rows] @ x[columns].T).masked_fill(others, -math.inf)
+        found = torch.cat([best, cosines.flatten()])
         best = found.topk(min(k, len(found))).values
     return best
 
@@ -82,9 +84,9 @@ def token_similarity(tokens: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
 
 
 def _upper_triangle(n: int, device: torch.device) -> Iterator[tuple[slice, slice, torch.Tensor]]:
-    """Blocks (rows, columns, which entries have i<j) that cover all pairs of n things once."""
+    """Blocks (rows i, columns j, mask of the entries *not* i<j) that hold each pair of n once."""
     height = max(1, _BLOCK // n)
-    for start in range(0, n - 1, height):
+    for start in range(0, n - 1, height):  # the last row alone would hold no pair
         rows, columns = slice(start, min(start + height, n)), slice(start, n)
         shape = (rows.stop - start, n - start)
-        yield rows, columns, torch.ones(shape, dtype=torch.bool, device=device).triu(1)
+        yield rows, columns, torch.ones(shape, dtype=torch.bool, device=device).tril()

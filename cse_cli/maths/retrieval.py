@@ -1,8 +1,8 @@
 """Retrieval of a sentence's partner from a corpus: recall at k and mean reciprocal rank.
 
-The retrieval experiment of DiffCSE (Chuang et al. 2022) on STS-B: pair p asks with the sentence `texts[own]` for its
-partner `texts[partner]`, where `pairs[p] = (own, partner)` are row numbers of the corpus. Both
-directions of a pair are two rows of `pairs`.
+The retrieval experiment of DiffCSE (Chuang et al. 2022) on STS-B: pair p asks with the sentence
+`texts[own]` for its partner `texts[partner]`, where `pairs[p] = (own, partner)` are row numbers of
+the corpus. Both directions of a pair are two rows of `pairs`.
 
 What is ranked (`match`):
 
