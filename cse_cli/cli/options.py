@@ -13,7 +13,7 @@ from cse_cli.errors import UsageError, suggestion
 
 POOLERS = ("cls", "mean", "max", "first_last_mean", "layer1_last_mean", "top2_mean")
 FORMATS = ("table", "json", "csv", "markdown", "latex")
-PRECISIONS = ("fp32", "bf16")
+PRECISIONS = ("fp32", "bf16", "fp16")
 
 ENCODING_PANEL = "Encoding"
 OUTPUT_PANEL = "Output"
@@ -88,8 +88,7 @@ Precision = Annotated[
     str,
     typer.Option(
         "--precision",
-        envvar="CSE_PRECISION",
-        help="Number format of the forward pass.",
+        help="Number format of the forward pass; fp16 on a GPU only.",
         rich_help_panel=ENCODING_PANEL,
         **choice("--precision", PRECISIONS),
     ),
@@ -100,7 +99,7 @@ Device = Annotated[
         "--device",
         envvar="CSE_DEVICE",
         metavar="NAME",
-        help="cpu, cuda, cuda:N or mps.",
+        help="auto (a GPU where there is one), cpu, cuda or cuda:N.",
         rich_help_panel=ENCODING_PANEL,
     ),
 ]

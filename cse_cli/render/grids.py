@@ -51,6 +51,8 @@ def table_grids(table: Table, headline: str | None = None, title: str = "") -> l
     if len({row.task for row in whole} - {AVERAGE}) == 1:  # the average would say it twice
         whole = [row for row in whole if row.task != AVERAGE]
     parts = [row for row in table if "subset" in row.keys]
+    if headline is not None:  # `spearman` of a subset goes with the headline `spearman_all`
+        parts = [row for row in parts if headline.startswith(row.metric)]
     grids = [_models_by_tasks(whole, title)] if whole else []
     return [*grids, _subsets_by_models(parts, "" if whole else title)] if parts else grids
 

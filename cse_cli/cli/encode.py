@@ -1,0 +1,226 @@
+"""`cse encode`: sentences in, vectors out."""
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Annotated
+
+import typer
+
+from cse_cli.cli.options import (
+    BatchTokens,
+    Device,
+    MaxLength,
+    Model,
+    Pooler,
+    Precision,
+    Threads,
+)
+from cse_cli.errors import InputError, UsageError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    Write = Callable[[Sequence[str], np.ndarray], None]
+
+CHUNK = 1 << 17  # texts held at a time, so that a file of any length can be encoded
+STDIN = STDOUT = "-"
+
+Files = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[FILE|-]...",
+        help="Sentences: .txt (one a line), .csv, .tsv, .jsonl, each also .gz; "
+        "`-` or nothing is standard input.",
+        show_default=False,
+    ),
+]
+Out = Annotated[
+    str,
+    typer.Option(
+        "--out",
+        metavar="FILE",
+        help="x.npy gets a float32 matrix, x.jsonl an object a line with `text` and `embedding`; "
+        "`-` writes such lines to standard output.",
+    ),
+]
+TextColumn = Annotated[
+    str | None,
+    typer.Option(
+        "--text-column",
+        metavar="NAME",
+        help="The column of .csv, .tsv and .jsonl files; else the only one, or `text`.",
+        show_default=False,
+    ),
+]
+Encoding = Annotated[str, typer.Option("--encoding", metavar="NAME", help="Of the files.")]
+Normalize = Annotated[
+    bool,
+    typer.Option("--normalize", help="Scale every vector to length 1.", show_default=False),
+]
+
+
+def encode(
+    model: Model,
+    files: Files = None,
+    out: Out = STDOUT,
+    text_column: TextColumn = None,
+    encoding: Encoding = "utf-8",
+    normalize: Normalize = False,
+    pooler: Pooler = None,
+    max_length: MaxLength = None,
+    precision: Precision = "fp32",
+    device: Device = "auto",
+    threads: Threads = None,
+    batch_tokens: BatchTokens = None,
+) -> None:
+    """Write the vector of every line, in the order of the lines; a blank one is an empty text.
+
+    Example: cse encode runs/sscl sentences.txt --out vectors.npy
+
+    Example: echo "A man is playing a flute." | cse encode runs/sscl
+    """
+    from cse_cli.cli.inputs import open_encoder
+    from cse_cli.progress import log
+
+    kind = _kind(out)
+    chunks = _chunks(_sources(files), text_column, encoding)
+    encoder = open_encoder(
+        model,
+        pooler=pooler,
+        max_length=max_length,
+        normalize=normalize or None,
+        precision=precision,
+        device=device,
+        threads=threads,
+        batch_tokens=batch_tokens,
+    )
+    count = 0
+    with _WRITERS[kind](out, encoder.dimension) as write:
+        for texts in chunks:
+            vectors = encoder.encode(texts, progress=True).numpy()
+            _require_finite(vectors, texts, encoder.name)
+            write(texts, vectors)
+            count += len(texts)
+    if out != STDOUT:
+        log(f"{out}: {count} vectors of {encoder.dimension} dimensions")
+
+
+def _kind(out: str) -> str:
+    """The format of `--out`; refuses what cannot be written before any work is done."""
+    from cse_cli.files import check_writable
+
+    if out == STDOUT:
+        return STDOUT
+    kind = Path(out).suffix.lower()
+    if kind not in _WRITERS:
+        raise UsageError(f"--out {out}: the extension says the format, .npy or .jsonl")
+    check_writable(out)
+    return kind
+
+
+def _sources(files: Sequence[str] | None) -> Sequence[str]:
+    if not files and sys.stdin.isatty():
+        raise UsageError("nothing to encode: name a FILE or pipe sentences in")
+    return files or [STDIN]
+
+
+def _chunks(
+    files: Sequence[str], text_column: str | None, encoding: str
+) -> Iterator[Sequence[str]]:
+    """Texts, `CHUNK` at a time. The first are read at once: bad input is told before loading."""
+    from cse_cli.data.readers import Tally, iter_texts
+    from cse_cli.progress import warn
+
+    tally = Tally()
+    texts = iter_texts(
+        files, text_column=text_column, encoding=encoding, keep_blank=True, tally=tally
+    )
+    first = list(islice(texts, CHUNK))
+    if tally.blank == len(first):
+        raise InputError(f"{tally.name} holds only blank lines")
+
+    def chunks() -> Iterator[Sequence[str]]:
+        chunk = first
+        while chunk:
+            yield chunk
+            chunk = list(islice(texts, CHUNK))
+        if tally.blank:
+            warn(f"{tally.blank} blank lines were encoded as empty texts")
+
+    return chunks()
+
+
+def _require_finite(vectors: "np.ndarray", texts: Sequence[str], name: str) -> None:
+    import numpy as np
+
+    broken = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
+    if len(broken):
+        text = texts[broken[0]][:60]
+        raise InputError(f"{name} gives vectors that are not finite, the first for '{text}'")
+
+
+@contextmanager
+def _matrix(out: str, dimension: int) -> "Iterator[Write]":
+    """A .npy file, written as the rows come; its header is completed at the end."""
+    import numpy as np
+    from numpy.lib.format import write_array_header_1_0
+
+    from cse_cli.files import whole_file
+
+    rows = 0
+
+    def header(file: IO[bytes]) -> None:  # of the same length for any number of rows
+        file.seek(0)
+        file.write(np.lib.format.magic(1, 0))
+        description = {"descr": "<f4", "fortran_order": False, "shape": (rows, dimension)}
+        write_array_header_1_0(file, description)
+
+    with whole_file(out) as file:
+        header(file)
+
+        def write(texts: Sequence[str], vectors: "np.ndarray") -> None:
+            nonlocal rows
+            file.write(np.ascontiguousarray(vectors, dtype="<f4").data)
+            rows += len(texts)
+
+        yield write
+        header(file)
+
+
+@contextmanager
+def _lines(out: str, dimension: int) -> "Iterator[Write]":
+    """A .jsonl file."""
+    from cse_cli.files import whole_file
+
+    with whole_file(out) as file:
+
+        def write(texts: Sequence[str], vectors: "np.ndarray") -> None:
+            file.writelines(line.encode() for line in _json_lines(texts, vectors, dimension))
+
+        yield write
+
+
+@contextmanager
+def _standard_output(_out: str, dimension: int) -> "Iterator[Write]":
+    """JSON lines on standard output."""
+    from cse_cli.cli.stdout import write_stdout
+
+    def write(texts: Sequence[str], vectors: "np.ndarray") -> None:
+        write_stdout("".join(_json_lines(texts, vectors, dimension)))
+
+    yield write
+
+
+_WRITERS = {".npy": _matrix, ".jsonl": _lines, STDOUT: _standard_output}
+
+
+def _json_lines(texts: Sequence[str], vectors: "np.ndarray", dimension: int) -> Iterator[str]:
+    """`{"text": …, "embedding": […]}`; nine digits give back every float32 exactly."""
+    import json
+
+    numbers = f"[{', '.join(['%.9g'] * dimension)}]"
+    for text, vector in zip(texts, vectors.tolist(), strict=True):
+        yield f'{{"text": {json.dumps(text)}, "embedding": {numbers % tuple(vector)}}}\n'

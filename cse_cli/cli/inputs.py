@@ -1,0 +1,56 @@
+"""What evaluating commands start from: the data folder and an open encoder."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from cse_cli.encoder import Encoder
+
+
+def data_folder(option: Path | None) -> Path | None:
+    """The SentEval folder: `--data-dir`, else CSE_DATA, else `data_dir` of [tool.cse], else None.
+
+    Raises InputError where the folder that is configured does not exist.
+    """
+    from cse_cli.config.sources import project_settings
+    from cse_cli.data.locate import resolve_data_dir
+
+    folder = resolve_data_dir(option)
+    if folder is None:
+        folder = resolve_data_dir(project_settings(Path("pyproject.toml")).get("data_dir"))
+    return folder
+
+
+def open_encoder(
+    name: str,
+    *,
+    pooler: str | None = None,
+    max_length: int | None = None,
+    normalize: bool | None = None,
+    precision: str = "fp32",
+    device: str = "auto",
+    threads: int | None = None,
+    batch_tokens: int | None = None,
+) -> "Encoder":
+    """The encoder at `name`, for evaluation, as the shared options ask for it.
+
+    Raises UsageError for a device, precision, pooler or length that cannot be had, InputError
+    where the model is missing or unusable.
+    """
+    import torch
+
+    from cse_cli.encoder import Encoder
+    from cse_cli.training.precision import choose_device, choose_precision
+
+    if threads is not None:
+        torch.set_num_threads(threads)
+    device = choose_device(device)
+    return Encoder.load(
+        name,
+        pooler=pooler,
+        max_length=max_length,
+        normalize=normalize,
+        precision=choose_precision(precision, device),
+        device=device,
+        batch_tokens=batch_tokens,
+    )
