@@ -17,9 +17,7 @@ def unit(x: torch.Tensor, dim: int = -1) -> torch.Tensor:
     largest = x.detach().abs().amax(dim, keepdim=True)
     scaled = x / (largest + (largest == 0))  # the direction does not depend on the scale
     norm = torch.linalg.vector_norm(scaled, dim=dim, keepdim=True)
-    return scaled / norm.clamp_min(
-        1
-    )  # an entry is now +-1, so only a zero vector's norm is below 1
+    return scaled / norm.clamp_min(1)  # one entry is +-1, so only a zero vector is shorter than 1
 
 
 def cosine(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
