@@ -31,7 +31,7 @@ def resolve_data_dir(option: str | Path | None = None) -> Path | None:
             f"{source} is '{given}', which is not a folder; "
             "point it at a SentEval folder, or get one with `cse data fetch senteval`"
         )
-    return _senteval_root(folder)
+    return senteval_root(folder)
 
 
 def cache_folder() -> Path:
@@ -46,8 +46,13 @@ def cache_folder() -> Path:
     return (Path(base).expanduser() if base else Path.home() / ".cache") / "cse"
 
 
-def _senteval_root(folder: Path) -> Path:
-    """`folder`, its child `senteval/` or its parent: whichever holds `downstream/`."""
+def fetched_folder() -> Path:
+    """Where `cse data fetch` puts datasets when no folder is asked for."""
+    return cache_folder() / "data"
+
+
+def senteval_root(folder: Path) -> Path:
+    """`folder`, its child `senteval/` or its parent: whichever holds `downstream/`; else itself."""
     if (folder / "downstream").is_dir():
         return folder
     if (folder / "senteval" / "downstream").is_dir():
