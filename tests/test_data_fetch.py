@@ -2,8 +2,10 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -58,7 +60,11 @@ def test_corpora_land_byte_for_byte_and_stdout_is_their_paths(simcse, tmp_path):
 
 def test_the_default_folder_is_in_the_cache(simcse, tmp_path):
     run = cse("fetch", "nli", env=simcse.environment(tmp_path))
-    assert run.stdout == f"{tmp_path / 'cse' / 'data' / 'nli_for_simcse.csv'}\n"
+    landed = tmp_path / "cse" / "data" / "nli_for_simcse.csv"
+    assert run.stdout == f"{landed}\n"
+    again = json.loads(cse("fetch", "nli", "--json", env=simcse.environment(tmp_path)).stdout)
+    assert (again["schema"], again["command"]) == (1, "data fetch")
+    assert again["rows"] == [{"name": "nli", "path": str(landed)}]
 
 
 def test_what_is_there_is_not_fetched_again(simcse, tmp_path):
@@ -132,6 +138,19 @@ def test_two_processes_fetch_once(simcse, tmp_path):
     assert (out / FILE).read_bytes() == TEXT
     assert os.listdir(out) == [FILE]
     assert len(simcse.asked("GET", FILE)) == 2  # the redirect and the content, once
+
+
+def test_ctrl_c_leaves_quietly(simcse, tmp_path):
+    simcse.pause = 2
+    out = tmp_path / "o"
+    process = start("fetch", "wiki1m", "--out", str(out), env=simcse.environment(tmp_path))
+    while not simcse.asked("GET", FILE):
+        time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    told, errors = process.communicate(timeout=60)
+    assert (process.returncode, told) == (130, "")
+    assert "Traceback" not in errors
+    assert os.listdir(out) == []
 
 
 def test_offline_says_what_to_do_and_leaves_nothing(simcse, tmp_path):

@@ -40,7 +40,7 @@ def data_list(
     json: Json = False,
     output: Output = None,
 ) -> None:
-    """Name the datasets that can be fetched, and where those lie that were.
+    """List the datasets to fetch, and where they lie.
 
     Example: cse data list
     """
@@ -76,21 +76,22 @@ def data_fetch(
     names: Annotated[
         list[str],
         typer.Argument(
-            metavar="NAME...",
+            metavar="NAME",
             help="wiki1m, nli or senteval; several, one after the other.",
             autocompletion=_complete_names,
             show_default=False,
         ),
     ],
     out: Out = None,
+    json: Json = False,
 ) -> None:
-    """Download datasets from the Hugging Face hub; prints the path of each.
+    """Download datasets from the hub; print their paths.
 
     A broken download goes on where it stopped when the same command is run again, and what is
     there already is not fetched twice. HF_ENDPOINT names a mirror, HF_HUB_OFFLINE=1 forbids the
     network.
 
-    Example: CSE_DATA=$(cse data fetch senteval --out data)
+    Example: export CSE_DATA=$(cse data fetch senteval)
     """
     from cse_cli.cli.stdout import write_stdout
     from cse_cli.data.catalog import dataset
@@ -99,12 +100,24 @@ def data_fetch(
     from cse_cli.progress import log
 
     folder = out or fetched_folder()
+    landed = []
     for wanted in [dataset(name) for name in names]:
         if wanted.place(folder).exists():
             log(f"{wanted.name} is there already; delete {wanted.place(folder)} to fetch it again")
         else:
             log(f"fetching {wanted.name} ({wanted.file}, {wanted.megabytes} MB) into {folder}")
-        write_stdout(f"{fetch(wanted, folder)}\n")
+        path = fetch(wanted, folder)
+        landed.append({"name": wanted.name, "path": str(path)})
+        if not json:
+            write_stdout(f"{path}\n")
+    if json:
+        import pandas as pd
+
+        from cse_cli.cli.report import report_frame
+
+        report_frame(
+            pd.DataFrame(landed), command="data fetch", config={"out": str(folder)}, json=True
+        )
 
 
 @data_app.command("verify")
@@ -112,7 +125,7 @@ def data_verify(
     paths: Annotated[
         list[Path] | None,
         typer.Argument(
-            metavar="[DIR|FILE]...",
+            metavar="DIR|FILE",
             help="SentEval folders, folders of `cse data fetch`, or corpus files "
             "(.txt, .csv, also .gz); else CSE_DATA, else what was fetched.",
             show_default=False,
@@ -122,7 +135,7 @@ def data_verify(
     json: Json = False,
     output: Output = None,
 ) -> None:
-    """Count the rows of every task and look at every line; exit 3 where something is wrong.
+    """Count the rows, look at every line; exit 3 if one is wrong.
 
     Example: cse data verify data/senteval corpus.txt
     """
