@@ -12,6 +12,7 @@ import typer
 from cse_cli.cli.options import (
     BatchTokens,
     Device,
+    Json,
     MaxLength,
     Model,
     Pooler,
@@ -23,6 +24,8 @@ from cse_cli.errors import InputError, UsageError
 if TYPE_CHECKING:
     import numpy as np
 
+    from cse_cli.encoder import Encoder
+
     Write = Callable[[Sequence[str], np.ndarray], None]
 
 CHUNK = 1 << 17  # texts held at a time, so that a file of any length can be encoded
@@ -31,7 +34,7 @@ STDIN = STDOUT = "-"
 Files = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="[FILE|-]...",
+        metavar="FILE|-",
         help="Sentences: .txt (one a line), .csv, .tsv, .jsonl, each also .gz; "
         "`-` or nothing is standard input.",
         show_default=False,
@@ -75,8 +78,11 @@ def encode(
     device: Device = "auto",
     threads: Threads = None,
     batch_tokens: BatchTokens = None,
+    json: Json = False,
 ) -> None:
     """Write the vector of every line, in the order of the lines; a blank one is an empty text.
+
+    --json tells what --out FILE got; without --out, standard output has the vectors themselves.
 
     Example: cse encode runs/sscl sentences.txt --out vectors.npy
 
@@ -86,6 +92,8 @@ def encode(
     from cse_cli.progress import log
 
     kind = _kind(out)
+    if json and out == STDOUT:
+        raise UsageError("--json needs --out FILE: standard output is taken by the vectors")
     chunks = _chunks(_sources(files), text_column, encoding)
     encoder = open_encoder(
         model,
@@ -104,8 +112,27 @@ def encode(
             _require_finite(vectors, texts, encoder.name)
             write(texts, vectors)
             count += len(texts)
-    if out != STDOUT:
+    if json:
+        _describe(out, count, encoder, files, normalize)
+    elif out != STDOUT:
         log(f"{out}: {count} vectors of {encoder.dimension} dimensions")
+
+
+def _describe(
+    out: str, count: int, encoder: "Encoder", files: Sequence[str] | None, normalize: bool
+) -> None:
+    import pandas as pd
+
+    from cse_cli.cli.report import report_frame
+
+    row = {"path": out, "n": count, "dimension": encoder.dimension, "model": encoder.name}
+    config = {
+        "files": list(files or [STDIN]),
+        "pooler": encoder.pooler,
+        "max_length": encoder.max_length,
+        "normalize": normalize or encoder.normalize,
+    }
+    report_frame(pd.DataFrame([row]), command="encode", config=config, format="json")
 
 
 def _kind(out: str) -> str:
@@ -148,7 +175,7 @@ def _chunks(
             yield chunk
             chunk = list(islice(texts, CHUNK))
         if tally.blank:
-            warn(f"{tally.blank} blank lines were encoded as empty texts")
+            warn(f"blank lines encoded as empty texts: {tally.blank}")
 
     return chunks()
 
@@ -174,7 +201,6 @@ def _matrix(out: str, dimension: int) -> "Iterator[Write]":
 
     def header(file: IO[bytes]) -> None:  # of the same length for any number of rows
         file.seek(0)
-        file.write(np.lib.format.magic(1, 0))
         description = {"descr": "<f4", "fortran_order": False, "shape": (rows, dimension)}
         write_array_header_1_0(file, description)
 

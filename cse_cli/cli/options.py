@@ -36,7 +36,7 @@ def choice(option: str, known: Sequence[str]) -> dict[str, Any]:
 Models = Annotated[
     list[str],
     typer.Argument(
-        metavar="CKPT...",
+        metavar="CKPT",
         help="Checkpoints: a folder of `cse train`, a sentence-transformers or Hugging Face "
         "folder, or a hub id. Several give one table.",
         show_default=False,
