@@ -121,11 +121,11 @@ def test_a_huge_line_is_cut_like_any_other(corpus_file):
 
 
 def test_left_truncation_keeps_the_end(corpus_file):
-    corpus = opened(
-        corpus_file(["the cat " + "runs " * 20 + "sleep"]), tokenizer=wrap(wordpiece(), "left")
-    )
-    tail = CORE.encode("sleep").ids[1:]
-    assert corpus.batch(np.array([0])).ids[0, -len(tail) :].tolist() == tail
+    path = corpus_file(["the cat " + "runs " * 20 + "sleep"])
+    tokens = opened(path, tokenizer=wrap(CORE, "left")).batch(np.array([0]))
+    tail = CORE.encode("runs sleep").ids[1:]
+    assert tokens.ids[0, -len(tail) :].tolist() == tail
+    assert tokens.starts[0, :2].tolist() == [False, True]
 
 
 def test_ids_beyond_sixteen_bits(corpus_file):

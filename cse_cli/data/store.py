@@ -22,7 +22,7 @@ import numpy as np
 from cse_cli.data.hashing import count_duplicates, row_hashes
 from cse_cli.data.tokenise import Sequences
 
-SCHEMA = 1
+SCHEMA = 1  # part of the cache key: raise it when the files or how rows are made change
 HASHES = "hashes.bin"  # of rows, only while the store is made
 
 

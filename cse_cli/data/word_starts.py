@@ -20,7 +20,8 @@ def word_starts(texts: Sequence[str], counts: np.ndarray, spans: np.ndarray) -> 
     `counts` (N,) says how many tokens each of the N `texts` has, special tokens left out, at least
     one each; `spans` (K, 2) are the character spans, within its own text, of all K tokens in order.
     Returns (K,) bool. A token that stands for the space before a word (`Ġ`, `▁`) begins that word;
-    of several tokens within one character only the first can begin one.
+    of several tokens within one character only the first can begin one. Of a word that was cut on
+    its left, the first token kept begins it.
     """
     joined = " " + " ".join(texts)  # so that a text's first character, too, follows a space
     codes = np.frombuffer(joined.encode("utf-32-le"), np.uint32)
