@@ -144,7 +144,7 @@ def test_ctrl_c_leaves_quietly(simcse, tmp_path):
     simcse.pause = 2
     out = tmp_path / "o"
     process = start("fetch", "wiki1m", "--out", str(out), env=simcse.environment(tmp_path))
-    while not simcse.asked("GET", FILE):
+    while not simcse.asked("GET", FILE) and process.poll() is None:
         time.sleep(0.02)
     process.send_signal(signal.SIGINT)
     told, errors = process.communicate(timeout=60)
