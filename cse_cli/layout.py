@@ -173,9 +173,7 @@ def write_layout(folder: Path, layout: Layout, *, width: int, num_layers: int) -
 
 
 def _activation_path(dense: DenseHead) -> str:
-    return (
-        "activation.Tanh" if isinstance(dense.activation, torch.nn.Tanh) else "linear.Identity"
-    )
+    return "activation.Tanh" if isinstance(dense.activation, torch.nn.Tanh) else "linear.Identity"
 
 
 def _write_json(path: Path, value: Any) -> None:

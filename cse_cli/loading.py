@@ -121,6 +121,9 @@ def length_limit(backbone: Any, tokenizer: Any) -> int:
     """The most tokens the encoder has positions for (RoBERTa's first ones are taken by padding)."""
     positions = getattr(backbone.config, "max_position_embeddings", None) or LENGTH_CAP
     for name, module in backbone.named_modules():
-        if name.endswith("position_embeddings") and getattr(module, "padding_idx", None) is not None:
+        if (
+            name.endswith("position_embeddings")
+            and getattr(module, "padding_idx", None) is not None
+        ):
             positions -= module.padding_idx + 1
     return int(min(positions, tokenizer.model_max_length))

@@ -43,7 +43,9 @@ def info(
         write_stdout(dumps(record, indent=2) + "\n")
         return
     shown = {key: value for key, value in record.items() if key not in ("files", "config")}
-    shown["files"] = f"{len(record['files'])}, {sum(f['bytes'] for f in record['files'].values())} bytes"
+    shown["files"] = (
+        f"{len(record['files'])}, {sum(f['bytes'] for f in record['files'].values())} bytes"
+    )
     width = max(map(len, shown))
     lines = [f"{key.ljust(width)}  {_plain(value)}" for key, value in shown.items()]
     write_stdout("\n".join(lines) + "\n")

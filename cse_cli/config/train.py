@@ -25,11 +25,14 @@ class TrainConfig:
         0.05, "Temperature of the contrastive loss.", panel=METHOD, above=0, high=10
     )
     contrastive_weight: float = option(
-        1.0, "Weight of the contrastive term; 0 trains by the other terms alone.",
-        panel=METHOD, low=0,
+        1.0,
+        "Weight of the contrastive term; 0 trains by the other terms alone.",
+        panel=METHOD,
+        low=0,
     )
     augmentation: bool = option(
-        True, "Use a second dropout view as the positive; off, the anchor is its own positive.",
+        True,
+        "Use a second dropout view as the positive; off, the anchor is its own positive.",
         panel=METHOD,
     )
     model: str | None = option(
@@ -42,23 +45,32 @@ class TrainConfig:
         panel=MODEL,
     )
     head: str = option(
-        "tanh", "Head between pooler and loss.", panel=MODEL,
+        "tanh",
+        "Head between pooler and loss.",
+        panel=MODEL,
         choices=("tanh", "batchnorm", "linear", "none"),
     )
     project_dim: int | None = option(
-        None, "Replace the head by a linear layer onto this many dimensions, kept at evaluation.",
-        panel=MODEL, low=1,
+        None,
+        "Replace the head by a linear layer onto this many dimensions, kept at evaluation.",
+        panel=MODEL,
+        low=1,
     )
     num_layers: int | None = option(
         None, "Keep only the encoder's lowest blocks.", panel=MODEL, low=1
     )
     dropout: float | None = option(
-        None, "Dropout rate of the encoder (default: the model's own).",
-        panel=MODEL, low=0, high=0.99,
+        None,
+        "Dropout rate of the encoder (default: the model's own).",
+        panel=MODEL,
+        low=0,
+        high=0.99,
     )
     train_file: tuple[str, ...] = option(
-        (), "Training text: .txt, .csv, .tsv, .jsonl, each also .gz, or - (repeatable).",
-        panel=DATA, metavar="FILE",
+        (),
+        "Training text: .txt, .csv, .tsv, .jsonl, each also .gz, or - (repeatable).",
+        panel=DATA,
+        metavar="FILE",
     )
     text_column: str | None = option(
         None, "Column that holds the sentence in .csv, .tsv and .jsonl files.", panel=DATA
@@ -79,12 +91,16 @@ class TrainConfig:
         None, "Stop after this many steps (overrides --epochs).", panel=OPTIMISATION, low=1
     )
     schedule: str = option(
-        "linear", "Learning rate after the warm-up.", panel=OPTIMISATION,
+        "linear",
+        "Learning rate after the warm-up.",
+        panel=OPTIMISATION,
         choices=("linear", "cosine", "constant"),
     )
     warmup: float = option(
-        0.0, "Warm-up: a share of the steps below 1, or a number of steps.",
-        panel=OPTIMISATION, low=0,
+        0.0,
+        "Warm-up: a share of the steps below 1, or a number of steps.",
+        panel=OPTIMISATION,
+        low=0,
     )
     clip: float = option(
         1.0, "Clip the gradient's norm here; 0 does not clip.", panel=OPTIMISATION, low=0
@@ -101,21 +117,29 @@ class TrainConfig:
     )
     eval_steps: int = option(125, "Steps between evaluations.", panel=EVALUATION, low=1)
     eval_length: int | None = option(
-        None, "Evaluation length in tokens (default: the model's, at most 512).",
-        panel=EVALUATION, low=3,
+        None,
+        "Evaluation length in tokens (default: the model's, at most 512).",
+        panel=EVALUATION,
+        low=3,
     )
     save_steps: int = option(
         125, "Steps between resume states; 0 writes only the last.", panel=EVALUATION, low=0
     )
     precision: str = option(
-        "auto", "Arithmetic of the encoder; auto takes bf16 where the processor has it.",
-        panel=ENGINE, choices=("auto", "fp32", "bf16", "fp16"),
+        "auto",
+        "Arithmetic of the encoder; auto takes bf16 where the processor has it.",
+        panel=ENGINE,
+        choices=("auto", "fp32", "bf16", "fp16"),
     )
     device: str = option("auto", "Device: auto, cpu, cuda or cuda:N.", panel=ENGINE)
-    threads: int | None = option(None, "Processor threads (default: all cores).", panel=ENGINE, low=1)
+    threads: int | None = option(
+        None, "Processor threads (default: all cores).", panel=ENGINE, low=1
+    )
     chunk_size: int | None = option(
-        None, "Rows encoded at a time (gradient cache): large batches in small memory.",
-        panel=ENGINE, low=1,
+        None,
+        "Rows encoded at a time (gradient cache): large batches in small memory.",
+        panel=ENGINE,
+        low=1,
     )
     compile: bool = option(False, "Compile the encoder (worth it on a GPU).", panel=ENGINE)
     deterministic: bool = option(

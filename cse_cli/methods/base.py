@@ -72,7 +72,7 @@ class Views:
     passes: tuple[Tensor, Tensor] | None = None
     hard: Tensor | None = None
     weights: Tensor | None = None
-    mine: slice = slice(None)
+    mine: slice = field(default_factory=lambda: slice(None))
     contrastive_weight: float = 1.0
 
     def rng(self, name: str) -> torch.Generator:

@@ -1,6 +1,6 @@
 """Several processes as one: who encodes which rows, and how gradients are put together.
 
-One rule: the loss is the mean over processes of each process's loss, and every gradient is averaged.
+One rule: the loss is the mean over processes of each one's loss, and all gradients are averaged.
 A term that every process computes on all rows is the same everywhere, so its mean is itself; a term
 that a process computes on its own rows only is scaled by the number of processes beforehand.
 """
@@ -78,10 +78,12 @@ def average_gradients(modules: Iterable[nn.Module]) -> None:
     average_(gradients)
 
 
-def share_(value: object) -> object:
-    """Process 0's `value`, on every process."""
+def agree(number: int) -> int:
+    """The largest `number` of all processes, on every process."""
     if world() == 1:
-        return value
-    box = [value]
-    dist.broadcast_object_list(box)
-    return box[0]
+        return number
+    box = torch.tensor([number])
+    if dist.get_backend() == "nccl":
+        box = box.cuda()
+    dist.all_reduce(box, dist.ReduceOp.MAX)
+    return int(box)

@@ -1,7 +1,7 @@
 """The folder of a run: what may be written where, and by whom.
 
-    OUT/              the best step's checkpoint
-    OUT/train/        config.toml, metrics.jsonl, step-N/, state/, and the lock
+OUT/              the best step's checkpoint
+OUT/train/        config.toml, metrics.jsonl, step-N/, state/, and the lock
 """
 
 import fcntl

@@ -1,10 +1,10 @@
-"""The one training step. Every method is this step with other ingredients; SimCSE is the empty list.
+"""The one training step. A method is this step with ingredients; SimCSE is the empty list.
 
-    s = cos(h, h+) / tau                                    (N, N), the positive on the diagonal
-    l = w CE([s, further columns], diagonal) + further terms
+s = cos(h, h+) / tau                                    (N, N), the positive on the diagonal
+l = w CE([s, further columns], diagonal) + further terms
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 
@@ -36,7 +36,7 @@ class Batch:
 
 @dataclass(frozen=True)
 class StepConfig:
-    """What the step itself needs to know."""
+    """What the step itself needs to know; the values are those of `TrainConfig`."""
 
     temperature: float = 0.05
     contrastive_weight: float = 1.0
@@ -44,6 +44,7 @@ class StepConfig:
     seed: int = 42
     chunk_size: int | None = None
     autocast: Autocast = field(default=nullcontext)
+    scale: Callable[[Tensor], Tensor] = lambda loss: loss  # fp16's loss scaling
 
 
 @dataclass
@@ -80,7 +81,7 @@ def training_step(
         needs = needs | part.needs
     seams, views = encode_views(batch, encoder, needs, config)
     loss, terms, s = objective(views, parts)
-    loss.backward()
+    config.scale(loss).backward()
     for seam in seams:
         seam.backward()
     distributed.average_gradients([encoder, *parts])
@@ -127,7 +128,9 @@ def encode_views(
         contrastive_weight=config.contrastive_weight,
     )
     views.layers = {n: encoder.head(parts[0].layers[n]) for n in sorted(needs.layers)}
-    views.positive_layers = {n: encoder.head(second.layers[n]) for n in sorted(needs.positive_layers)}
+    views.positive_layers = {
+        n: encoder.head(second.layers[n]) for n in sorted(needs.positive_layers)
+    }
     if batch.hard is not None:
         views.hard = last[-1]
     if needs.passes:
@@ -163,9 +166,7 @@ def _through_head(encoder: Encoder, rows: list[Tensor]) -> list[Tensor]:
     return list(encoder.head(torch.cat(rows)).split(len(rows[0])))
 
 
-def objective(
-    z: Views, parts: Sequence[Ingredient]
-) -> tuple[Tensor, dict[str, Tensor], Tensor]:
+def objective(z: Views, parts: Sequence[Ingredient]) -> tuple[Tensor, dict[str, Tensor], Tensor]:
     """(loss, its terms by name, the in-batch logits s (N, N)) of one step's vectors."""
     s = cosine(z.h, z.p) / z.temperature  # (N, N)
     plain = s.detach()

@@ -1,0 +1,179 @@
+"""What `cse train` does once its options are typed: resolve, claim the folder, train, report."""
+
+import dataclasses
+import signal
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from cse_cli.cli.group import Interrupted
+from cse_cli.cli.stdout import write_stdout
+from cse_cli.config.fields import flag
+from cse_cli.config.sources import gather, load_recipe, read_toml
+from cse_cli.data.locate import resolve_data_dir
+from cse_cli.errors import UsageError
+from cse_cli.methods.resolve import Run, resolve
+from cse_cli.progress import log
+
+# Settings that a resumed run may be given anew: they change how it runs, not what comes out.
+RESUMABLE = {"threads", "device", "save_steps"}
+DEMO_RECIPE = "demo"
+
+
+def run_training(
+    options: Mapping[str, Any],
+    *,
+    out: Path | None,
+    config: Path | None,
+    recipe: str | None,
+    sets: Sequence[str],
+    dry_run: bool,
+    overwrite: bool,
+    resume: bool,
+    json: bool,
+) -> None:
+    """Train as told and print the checkpoint's path, or the result as JSON."""
+    if resume:
+        if out is None:
+            raise UsageError("--resume needs the --out of the run to go on with")
+        run, sources = resumed(options, out), {}
+    else:
+        run, sources = configured(options, config, recipe, sets)
+    run = on_this_machine(run)
+    if dry_run:
+        _print_dry_run(run, sources, json)
+        return
+    out = out or _new_folder(run)
+    progress = train_into(run, out, overwrite=overwrite, resume=resume)
+    if not json:
+        write_stdout(f"{out}\n")
+        return
+    from json import dumps
+
+    result = {
+        "schema": 1,
+        "command": "train",
+        "checkpoint": str(out),
+        "step": progress.step,
+        "best_step": progress.best_step,
+        "dev_score": progress.best,
+        "config": run.flat(),
+    }
+    write_stdout(dumps(result, indent=2) + "\n")
+
+
+def configured(
+    options: Mapping[str, Any], config: Path | None, recipe: str | None, sets: Sequence[str]
+) -> tuple[Run, dict[str, str]]:
+    """The run that options, environment, files and recipe ask for, and who set what."""
+    values, sources = gather(options, sets=sets, config_file=config, recipe=recipe)
+    if "model" not in values and recipe is None:
+        demo = load_recipe(DEMO_RECIPE)["settings"]
+        sources = dict.fromkeys(demo, "the demo's settings") | sources
+        values = {**demo, **values}
+    return resolve(values), sources
+
+
+def resumed(options: Mapping[str, Any], out: Path) -> Run:
+    """The run in `out` as its config.toml says; UsageError for an option that would change it."""
+    stored = out / "train" / "config.toml"
+    if not stored.is_file():
+        raise UsageError(f"{out} holds no run to --resume")
+    values, _ = gather(read_toml(stored))
+    typed, _ = gather({k: v for k, v in options.items() if v is not None and v != []})
+    typed_names = {name for name, value in options.items() if value not in (None, [])}
+    for name in sorted(typed_names - RESUMABLE):
+        if typed[name] != values.get(name):
+            raise UsageError(
+                f"--resume goes on with the run's own settings; leave {flag(name)} out"
+            )
+    values.update({name: typed[name] for name in typed_names & RESUMABLE})
+    return resolve(values)
+
+
+def on_this_machine(run: Run) -> Run:
+    """The run with `auto` settled: device, precision, threads, and where the data is."""
+    import torch
+
+    from cse_cli.training.precision import choose_device, choose_precision
+
+    settings = run.train
+    device = choose_device(settings.device)
+    precision = choose_precision(settings.precision, device)
+    data_dir = resolve_data_dir(settings.data_dir)
+    if settings.threads:
+        torch.set_num_threads(settings.threads)
+    changed = dataclasses.replace(
+        settings,
+        device=device,
+        precision=precision,
+        data_dir=str(data_dir) if data_dir else None,
+    )
+    return Run(changed, run.parts)
+
+
+def train_into(run: Run, out: Path, *, overwrite: bool = False, resume: bool = False) -> Any:
+    """Train `run` into the folder `out`; what the loop remembered at the end."""
+    from cse_cli.cli.train_view import TrainView
+    from cse_cli.training import distributed
+    from cse_cli.training.folder import RunFolder
+    from cse_cli.training.loop import Stopped
+    from cse_cli.training.record import config_toml
+    from cse_cli.training.setup import build
+
+    distributed.start(run.train.device)
+    folder = RunFolder(out)
+    if distributed.rank() == 0:
+        folder.claim(overwrite=overwrite, resume=resume)
+    view = TrainView()
+    try:
+        training = build(run, folder, view)
+        if distributed.rank() == 0 and not resume:
+            folder.config.write_text(config_toml(run.flat()), encoding="utf-8")
+        view.total = training.total
+        log(
+            f"{run.train.method} ({', '.join(run.ingredients) or 'no further ingredient'}): "
+            f"{training.total} steps of {run.train.batch_size}, {run.train.precision} on "
+            f"{run.train.device}, into {out}"
+        )
+        with view:
+            return training.run(resume=resume)
+    except Stopped as stop:
+        log(f"stopped after step {training.progress.step}; go on with --resume --out {out}")
+        raise Interrupted(130 if stop.signal == signal.SIGINT else 143) from None
+    finally:
+        folder.release()
+        distributed.stop()
+
+
+def _new_folder(run: Run) -> Path:
+    from cse_cli.training.folder import free_name
+
+    return free_name(Path("runs"), run.train.method)
+
+
+def _print_dry_run(run: Run, sources: Mapping[str, str], json: bool) -> None:
+    """What the run would do; as JSON, or as lines with the source of each setting."""
+    from cse_cli.training.dry_run import describe
+
+    found = describe(run)
+    if json:
+        from json import dumps
+
+        document = {"schema": 1, "command": "train --dry-run", **found, "config": run.flat()}
+        write_stdout(dumps(document, indent=2, default=str) + "\n")
+        return
+    lines = [f"{key}: {_words(value)}" for key, value in found.items()]
+    lines += ["", "settings:"]
+    for name, value in run.flat().items():
+        source = f"  # {sources[name]}" if name in sources else ""
+        lines.append(f"  {name.rstrip('_')} = {_words(value)}{source}")
+    write_stdout("\n".join(lines) + "\n")
+
+
+def _words(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key} {_words(item)}" for key, item in value.items())
+    if isinstance(value, (tuple, list)):
+        return " ".join(map(str, value)) or "none"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,56 @@
+"""`--dry-run`: what a run would do, without training a step."""
+
+from typing import Any
+
+from cse_cli.backbone import dropout_rates, load_tokenizer
+from cse_cli.data.report import corpus_report
+from cse_cli.methods.resolve import Run
+from cse_cli.training.setup import (
+    backbone_folder,
+    check_model,
+    find_source,
+    open_run_corpus,
+    total_steps,
+)
+
+MIB = 2**20
+
+
+def describe(run: Run) -> dict[str, Any]:
+    """Steps, tokens, a memory estimate, dropout rates, the corpus's duplicates and lengths."""
+    source = find_source(run)
+    config = check_model(run, source)
+    if run.train.dropout is not None:
+        from cse_cli.backbone import set_dropout
+
+        set_dropout(config, run.train.dropout)
+    tokenizer = load_tokenizer(backbone_folder(source.model))
+    corpus = open_run_corpus(run, source, tokenizer)
+    steps = total_steps(run, len(corpus))
+    report = corpus_report(corpus)
+    return {
+        "steps": steps,
+        "sentences": steps * run.train.batch_size,
+        "tokens_per_step": round(2 * run.train.batch_size * float(corpus.lengths.mean())),
+        "memory_mib": memory_estimate(run, config),
+        "dropout": dropout_rates(config),
+        "ingredients": run.ingredients,
+        "corpus": report,
+    }
+
+
+def memory_estimate(run: Run, config: Any) -> int:
+    """MiB that training needs, roughly: weights, gradients, two moments, and activations.
+
+    Activations by Korthikanti et al. (2022), Eq. 2: s b h (34 + 5 a s / h) bytes a block at two
+    bytes a number, for both views or for one chunk of the gradient cache.
+    """
+    width, length = config.hidden_size, run.train.max_length
+    depth = run.train.num_layers or config.num_hidden_layers
+    inner = getattr(config, "intermediate_size", 4 * width)
+    parameters = config.vocab_size * width + depth * (4 * width * width + 2 * width * inner)
+    rows = run.train.chunk_size or 2 * run.train.batch_size
+    size = 4 if run.train.precision == "fp32" else 2
+    share = 34 + 5 * config.num_attention_heads * length / width
+    activations = depth * length * rows * width * share * size / 2
+    return round((16 * parameters + activations) / MIB)

@@ -1,0 +1,225 @@
+"""From a resolved run to something that trains: encoder, corpus, ingredients, selector.
+
+What is cheap to check is checked first: the folder, the configuration of the model, the layers,
+the corpus and the evaluation data, and only then the weights.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from cse_cli import checkpoint
+from cse_cli.backbone import load_config, load_tokenizer
+from cse_cli.data.corpus import Corpus, open_corpus
+from cse_cli.data.order import order
+from cse_cli.encoder import Encoder, check_layer
+from cse_cli.errors import InputError, UsageError
+from cse_cli.heads import build_head
+from cse_cli.layout import is_layout, read_layout
+from cse_cli.loading import load_encoder, locate
+from cse_cli.methods import INGREDIENTS
+from cse_cli.methods.base import Ingredient
+from cse_cli.methods.resolve import Run
+from cse_cli.progress import warn
+from cse_cli.training import distributed
+from cse_cli.training.folder import RunFolder
+from cse_cli.training.loop import Progress, Training
+from cse_cli.training.precision import autocast
+from cse_cli.training.record import model_card, run_record
+from cse_cli.training.select import choose_selector
+from cse_cli.training.step import Batch, StepConfig, move
+
+View = Callable[[dict[str, Any]], None]
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a run starts from: what to load, and what to call it; `demo` marks built-in data."""
+
+    model: str
+    files: tuple[str, ...]
+    name: str
+    demo: bool
+
+
+def find_source(run: Run) -> Source:
+    """The model and files of the run; the built-in demo for what is not given, said aloud."""
+    model, files = run.train.model, run.train.train_file
+    if model is not None and files:
+        return Source(model, files, model, demo=False)
+    from cse_cli.data.builtin import DEMO_NOTICE, demo_corpus, demo_model
+
+    warn(DEMO_NOTICE)
+    name = model or "the built-in demo model"
+    return Source(model or str(demo_model()), files or (str(demo_corpus()),), name, demo=True)
+
+
+def backbone_folder(model: str) -> str:
+    """What transformers is asked for: the backbone inside a checkpoint, or the name itself."""
+    folder = checkpoint.resolve(locate(model))
+    if is_layout(folder):
+        return str(folder / read_layout(folder).backbone)
+    return str(folder) if folder.exists() else model
+
+
+def check_model(run: Run, source: Source) -> Any:
+    """The model's configuration, with every block number of the run checked against it."""
+    config = load_config(backbone_folder(source.model))
+    depth = run.train.num_layers or config.num_hidden_layers
+    for _, part in run.parts:
+        for layer in getattr(part, "neg_layer", ()):
+            check_layer(layer, depth)
+    return config
+
+
+def open_run_corpus(run: Run, source: Source, tokenizer: Any) -> Corpus:
+    """The token store of the run's files; InputError where they hold less than one batch."""
+    columns = run.train.triplet_columns
+    corpus = open_corpus(
+        list(source.files),
+        tokenizer,
+        max_length=run.train.max_length,
+        text_column=run.train.text_column,
+        triplet_columns=columns.split(",") if columns else None,
+        encoding=run.train.encoding,
+    )
+    if len(corpus) < run.train.batch_size:
+        raise InputError(
+            f"{', '.join(source.files)}: {len(corpus)} sentences are fewer than a batch of "
+            f"{run.train.batch_size}; lower --batch-size"
+        )
+    return corpus
+
+
+def total_steps(run: Run, sentences: int) -> int:
+    """Steps of the whole run; what does not fill a batch at an epoch's end is dropped."""
+    return run.train.max_steps or run.train.epochs * (sentences // run.train.batch_size)
+
+
+def build(run: Run, folder: RunFolder, view: View) -> Training:
+    """Everything the loop needs. Raises UsageError and InputError as its pieces do."""
+    source = find_source(run)
+    check_model(run, source)
+    tokenizer = load_tokenizer(backbone_folder(source.model))
+    corpus = open_run_corpus(run, source, tokenizer)
+    data_dir = Path(run.train.data_dir) if run.train.data_dir else None
+    selector = choose_selector(
+        run.train.select, data_dir, lambda n: _sample(corpus, tokenizer, n, run.train.seed)
+    )
+
+    torch.manual_seed(run.train.seed)
+    encoder = build_encoder(run, source, supervised=len(corpus.columns) > 1)
+    parts = [_ingredient(name, config, encoder) for name, config in run.parts]
+    given = len(corpus.columns) > 1 or any(
+        type(p).positive is not Ingredient.positive for p in parts
+    )
+    torch.manual_seed(run.train.seed + 1_000_003 * distributed.rank())
+    if run.train.augmentation and not given:
+        check_dropout(encoder, corpus)
+
+    record = run_record(run, encoder, corpus, selector.name, source.name) | {"demo": source.demo}
+    return Training(
+        config=run.train,
+        encoder=encoder,
+        parts=parts,
+        step_config=StepConfig(
+            temperature=run.train.temperature,
+            contrastive_weight=run.train.contrastive_weight,
+            augmentation=run.train.augmentation,
+            seed=run.train.seed,
+            chunk_size=run.train.chunk_size,
+            autocast=autocast(run.train.precision, run.train.device),
+        ),
+        batch=lambda step: make_batch(step, corpus, parts, run),
+        total=total_steps(run, len(corpus)),
+        selector=selector,
+        folder=folder,
+        save=lambda progress, score: _save(folder, encoder, record, progress, score),
+        view=view,
+    )
+
+
+def build_encoder(run: Run, source: Source, *, supervised: bool) -> Encoder:
+    """The encoder with its training head, on its device, in float32."""
+    settings = run.train
+    encoder = load_encoder(
+        source.model,
+        pooler=settings.pooler,
+        max_length=settings.eval_length,
+        num_layers=settings.num_layers,
+        dropout=settings.dropout,
+        normalize=False,
+    )
+    if encoder.keep_head:
+        warn(f"{source.name}: its dense layer is replaced by the training head")
+    encoder.head = build_head(settings.head, encoder.width, settings.project_dim)
+    encoder.keep_head = settings.head == "linear" or (supervised and settings.head == "tanh")
+    return encoder.to(settings.device)
+
+
+def _ingredient(name: str, config: Any, encoder: Encoder) -> Ingredient:
+    """The ingredient `name`, built from its import string, on the encoder's device."""
+    module, _, attribute = INGREDIENTS[name].partition(":")
+    part: Ingredient = getattr(import_module(module), attribute)(config, encoder)
+    return part.to(encoder.device)
+
+
+def make_batch(step: int, corpus: Corpus, parts: list[Ingredient], run: Run) -> Batch:
+    """The token rows of `step` (1, 2, …): a random sample, a pure function of seed and step."""
+    size = run.train.batch_size
+    per_epoch = len(corpus) // size
+    epoch, place = divmod(step - 1, per_epoch)
+    rows = order(len(corpus), run.train.seed, epoch)[place * size : (place + 1) * size]
+    tokens = corpus.batch(rows, 0)
+    positives = corpus.batch(rows, 1) if len(corpus.columns) > 1 else None
+    return Batch(
+        step=step,
+        tokens=tokens,
+        moved=move(tokens, positives, parts, run.train.seed, step),
+        hard=corpus.batch(rows, 2) if len(corpus.columns) > 2 else None,
+    )
+
+
+@torch.no_grad()
+def check_dropout(encoder: Encoder, corpus: Corpus) -> None:
+    """Refuse an encoder whose two training-mode passes agree: its two views would be one."""
+    tokens = corpus.batch(np.arange(2), 0)
+    modes = encoder.training
+    encoder.train()
+    with torch.random.fork_rng():
+        first, second = encoder.pooled(tokens).last, encoder.pooled(tokens).last
+    encoder.train(modes)
+    if torch.equal(first, second):
+        raise UsageError(
+            f"{encoder.name} has no dropout, so its two views of a sentence would be the same; "
+            "set it with --dropout 0.1"
+        )
+
+
+def _sample(corpus: Corpus, tokenizer: Any, n: int, seed: int) -> list[str]:
+    """`n` sentences of the corpus, drawn by the seed, decoded from their tokens."""
+    rows = order(len(corpus), seed, -1)[:n]
+    tokens = corpus.batch(rows, 0)
+    kept = [ids[:length] for ids, length in zip(tokens.ids, tokens.lengths, strict=True)]
+    return list(tokenizer.batch_decode(kept, skip_special_tokens=True))
+
+
+def _save(
+    folder: RunFolder,
+    encoder: Encoder,
+    record: dict[str, Any],
+    progress: Progress,
+    score: float | None,
+) -> None:
+    """Write this step's checkpoint; publish it where it is the best, and drop what is neither."""
+    step = progress.step
+    full = record | {"step": step, "dev_score": score, "best_step": progress.best_step}
+    checkpoint.save(folder.step(step), encoder, full, model_card(record, step, score))
+    if progress.best_step == step:
+        checkpoint.publish(folder.step(step), folder.root)
+    folder.keep_steps(progress.best_step, step)
