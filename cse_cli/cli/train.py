@@ -146,7 +146,7 @@ def _help(field: dataclasses.Field[Any]) -> str:
     if default not in (None, ()):
         shown = " ".join(default) if isinstance(default, tuple) else default
         notes.append(f"default: {str(shown).lower() if isinstance(shown, bool) else shown}")
-    return rules.help + (f" [{'; '.join(notes)}]" if notes else "")
+    return rules.help + (f" ({'; '.join(notes)})" if notes else "")
 
 
 _own = [p for p in inspect.signature(train).parameters.values() if p.kind is not p.VAR_KEYWORD]
