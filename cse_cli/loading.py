@@ -4,6 +4,7 @@ Pooling, kept head, normalisation and length come from the folder where it says 
 override, and an override that contradicts the folder is told.
 """
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from cse_cli.pooling import check_pooler
 from cse_cli.progress import warn
 
 LENGTH_CAP = 512
-HUB_FILES = ("*.json", "*.safetensors", "*.txt", "*.model")
+HUB_FILES = ("*.json", "*.safetensors", "*.txt", "*.model", "*.md")
 
 
 def load_encoder(
@@ -69,6 +70,10 @@ def locate(name_or_path: str) -> Path:
         return path
     from huggingface_hub import file_exists, snapshot_download, try_to_load_from_cache
     from huggingface_hub.constants import HF_HUB_OFFLINE
+    from huggingface_hub.utils import disable_progress_bars
+
+    if not sys.stderr.isatty():
+        disable_progress_bars()
 
     known = try_to_load_from_cache(name_or_path, "modules.json")
     try:
