@@ -55,7 +55,7 @@ class Seam:
             local = self._graph.map(Tensor.detach)
         else:
             local = self._first_pass()
-        self._leaf = local.map(lambda rows: distributed.gather(rows.float()).requires_grad_())
+        self._leaf = local.map(lambda rows: distributed.gather(_exact(rows)).requires_grad_())
         return self._leaf
 
     def backward(self) -> None:
@@ -105,6 +105,11 @@ class Seam:
         gradient = leaf.grad if leaf.grad is not None else torch.zeros_like(leaf)
         distributed.average_([gradient])
         return gradient[distributed.mine(len(leaf))] * distributed.world()
+
+
+def _exact(rows: Tensor) -> Tensor:
+    """Losses are computed in float32 at least, whatever the encoder computed in."""
+    return rows if rows.dtype == torch.float64 else rows.float()
 
 
 def _backward(graph: Pooled, gradients: Pooled) -> None:
