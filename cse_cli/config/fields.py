@@ -6,6 +6,7 @@ what is out of range. Nothing here imports torch, so `cse --help` does not eithe
 """
 
 import dataclasses
+import math
 import typing
 from dataclasses import dataclass
 from types import UnionType
@@ -25,6 +26,7 @@ class Option:
     above: float | None = None
     choices: tuple[str, ...] | None = None
     metavar: str | None = None
+    rows: bool = False  # a number of rows or a multiple of the batch; see `row_count`
 
 
 def option(
@@ -37,9 +39,10 @@ def option(
     above: float | None = None,
     choices: tuple[str, ...] | None = None,
     metavar: str | None = None,
+    rows: bool = False,
 ) -> Any:
     """A dataclass field that is also an option; `above` is an exclusive lower bound."""
-    about = Option(help, panel, low, high, above, choices, metavar)
+    about = Option(help, panel, low, high, above, choices, metavar, rows)
     return dataclasses.field(default=default, metadata={"option": about})
 
 
@@ -110,6 +113,8 @@ def _check_one(name: str, rules: Option, value: Any) -> None:
     if rules.choices is not None and value not in rules.choices:
         near = suggestion(str(value), rules.choices)
         raise UsageError(f"{flag(name)} '{value}' is unknown; {near}")
+    if rules.rows:
+        row_count(name, value, 1)
     if not isinstance(value, (int, float)) or isinstance(value, bool):
         return
     too_low = (rules.low is not None and not value >= rules.low) or (
@@ -128,3 +133,21 @@ def span(rules: Option) -> str:
     if rules.high is None:
         return f"at least {rules.low:g}"
     return f"{rules.low:g} … {rules.high:g}"
+
+
+def row_count(name: str, text: str, batch: int) -> int:
+    """The number of rows that `text` names: `160`, or `2.5x` for 2.5 times `batch`, rounded down.
+
+    Raises UsageError, naming the option `name`, for anything else and for less than 0.
+    """
+    number, times = (text[:-1], True) if text.endswith("x") else (text, False)
+    try:
+        value = float(number)
+        if not 0 <= value < math.inf or (not times and value != int(value)):
+            raise ValueError
+    except ValueError:
+        raise UsageError(
+            f"{flag(name)} {text}: a number of rows, at least 0, or a multiple of the batch such "
+            "as 2.5x is expected"
+        ) from None
+    return int(value * batch) if times else int(value)

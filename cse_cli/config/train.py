@@ -78,6 +78,9 @@ class TrainConfig:
     triplet_columns: str | None = option(
         None, "Columns ANCHOR,POSITIVE[,NEGATIVE] of a supervised file.", panel=DATA
     )
+    weight_column: str | None = option(
+        None, "Column with the weight of each row's hard negative.", panel=DATA
+    )
     encoding: str = option("utf-8", "Text encoding of the training files.", panel=DATA)
     max_length: int = option(
         32, "Training length in tokens, special ones included.", panel=DATA, low=3

@@ -6,6 +6,8 @@ a neutral default, and plain SimCSE is the empty list of ingredients.
 """
 
 import hashlib
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from cse_cli.data.tokens import Tokens
+from cse_cli.encoder import Encoder, dropout_off
 
 
 def draw(seed: int, step: int, name: str) -> torch.Generator:
@@ -48,6 +51,13 @@ class Needs:
         )
 
 
+@torch.no_grad()
+def encode_alone(encoder: Encoder, tokens: Tokens) -> Tensor:
+    """Rows (R, T) -> pooled vectors (R, D), before the head, without gradient and dropout."""
+    with dropout_off(encoder.backbone):
+        return encoder.pooled(tokens).last.float()
+
+
 @dataclass
 class Views:
     """The vectors of one step, behind the head, for all N sentences of the batch.
@@ -56,7 +66,10 @@ class Views:
     (N, D) with dropout off; `passes` the extra passes of anchors and positives, (K, N, D) each;
     `hard` the third column of triplets (N, D) and `weights` its (N,) weights. `tokens` and `moved`
     are the rows before and after the positives' hooks, of the whole batch; `mine` is the slice of
-    the batch that this process encodes.
+    the batch that this process encodes. `encode` is `encode_alone` for a whole batch, which the
+    training step replaces by one that shares the rows between the processes. `further` (N, D) are
+    the vectors of the rows that an ingredient's `further` gave. `autocast` and `chunk_size` are how
+    the encoder is run; an ingredient's own passes are run alike.
     """
 
     h: Tensor
@@ -72,8 +85,12 @@ class Views:
     passes: tuple[Tensor, Tensor] | None = None
     hard: Tensor | None = None
     weights: Tensor | None = None
+    further: Tensor | None = None
     mine: slice = field(default_factory=lambda: slice(None))
     contrastive_weight: float = 1.0
+    encode: Callable[[Encoder, Tokens], Tensor] = encode_alone
+    autocast: Callable[[], AbstractContextManager[object]] = nullcontext
+    chunk_size: int | None = None
 
     def rng(self, name: str) -> torch.Generator:
         """This step's generator for `name`; see `draw`."""
@@ -88,6 +105,13 @@ class Ingredient(nn.Module):
     def positive(self, tokens: Tokens, rng: torch.Generator) -> Tokens:
         """Change the rows that become the positives; a pure function of `tokens` and `rng`."""
         return tokens
+
+    def further(self, tokens: Tokens, rng: torch.Generator) -> Tokens | None:
+        """Rows of its own, one for each anchor in `tokens`, to be encoded as `z.further`, or None.
+
+        Like `positive`, a pure function that is called ahead of the step.
+        """
+        return None
 
     def logits(self, z: Views, s: Tensor) -> Tensor:
         """Change the in-batch logits s (N, N), the positive on the diagonal."""

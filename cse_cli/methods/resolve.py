@@ -8,8 +8,10 @@ from typing import Any
 from cse_cli.config import INGREDIENT_CONFIGS, TrainConfig, option_owners
 from cse_cli.config.fields import check, flag
 from cse_cli.errors import UsageError, suggestion
-from cse_cli.methods import INGREDIENTS, METHODS
+from cse_cli.methods import CHANGE_LOGITS, INGREDIENTS, METHODS
 from cse_cli.methods.catalog import CATALOG
+
+HARD_NEGATIVES = "hard-negatives"
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,7 @@ def resolve(values: Mapping[str, Any]) -> Run:
     if method not in METHODS:
         raise UsageError(f"unknown method '{method}'; {suggestion(method, METHODS)}")
     names = _ingredients(method, values.get("with_", ()))
+    _check_columns(values, names)
     merged = {**CATALOG[method].settings, **values}
     if merged.get("project_dim") is not None:
         if values.get("head", "linear") != "linear":
@@ -66,7 +69,28 @@ def _ingredients(method: str, added: tuple[str, ...]) -> list[str]:
             raise UsageError(f"--with {name}: unknown ingredient; {suggestion(name, INGREDIENTS)}")
         if name not in names:
             names.append(name)
+    both = [name for name in names if name in CHANGE_LOGITS]
+    if len(both) > 1:
+        raise UsageError(f"'{both[0]}' and '{both[1]}' both replace the logits; leave one out")
     return names
+
+
+def _check_columns(values: Mapping[str, Any], names: list[str]) -> None:
+    """A file's columns against `names`; a third column adds the ingredient that uses it."""
+    given = values.get("triplet_columns")
+    columns = given.split(",") if given else []
+    if given and (len(columns) not in (2, 3) or not all(columns)):
+        raise UsageError(f"--triplet-columns {given}: ANCHOR,POSITIVE[,NEGATIVE] is expected")
+    if len(columns) == 3 and HARD_NEGATIVES not in names:
+        names.append(HARD_NEGATIVES)
+    if HARD_NEGATIVES in names and len(columns) < 3:
+        raise UsageError(
+            f"'{HARD_NEGATIVES}' needs --triplet-columns ANCHOR,POSITIVE,NEGATIVE of a file"
+        )
+    if values.get("weight_column") is not None and HARD_NEGATIVES not in names:
+        raise UsageError(
+            "--weight-column weighs hard negatives; add --triplet-columns ANCHOR,POSITIVE,NEGATIVE"
+        )
 
 
 def _build(config: type, values: Mapping[str, Any]) -> Any:

@@ -31,7 +31,7 @@ class LayerNegatives(Ingredient):
         wanted = frozenset(self.blocks)
         both = wanted if config.variant == "released" else frozenset()
         self.needs = Needs(layers=wanted, positive_layers=both)
-        self._cosine = float("nan")
+        self._cosine: Tensor | float = float("nan")
 
     def negatives(self, z: Views) -> Tensor:
         """(N, K N) logits; `literal` (N, K); `released` (N, 2 K N)."""

@@ -14,7 +14,7 @@ from torch import Tensor
 from cse_cli.data.tokens import Tokens
 from cse_cli.encoder import Encoder, Pooled
 from cse_cli.maths import cosine, info_nce
-from cse_cli.methods.base import Ingredient, Needs, Views, draw
+from cse_cli.methods.base import Ingredient, Needs, Views, draw, encode_alone
 from cse_cli.training import distributed
 from cse_cli.training.seam import Autocast, Seam
 
@@ -24,7 +24,7 @@ class Batch:
     """The token rows of one step, for the whole batch: every process holds all of it.
 
     `tokens` the anchors (N rows), `moved` what the positives are encoded from, `hard` the third
-    column of triplets with its `weights` (N,).
+    column of triplets with its `weights` (N,), `further` the rows that an ingredient adds.
     """
 
     step: int
@@ -32,6 +32,7 @@ class Batch:
     moved: Tokens
     hard: Tokens | None = None
     weights: Tensor | None = None
+    further: Tokens | None = None
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,15 @@ def move(
     return moved
 
 
+def further(tokens: Tokens, parts: Sequence[Ingredient], seed: int, step: int) -> Tokens | None:
+    """The rows that an ingredient adds to the anchors `tokens`; at most one of `parts` does."""
+    for part in parts:
+        rows = part.further(tokens, draw(seed, step, "further"))
+        if rows is not None:
+            return rows
+    return None
+
+
 def training_step(
     batch: Batch, encoder: Encoder, parts: Sequence[Ingredient], config: StepConfig
 ) -> Outcome:
@@ -100,8 +110,7 @@ def encode_views(
     anchors, positives = batch.tokens.select(rows), batch.moved.select(rows)
     stack = [anchors, positives] if config.augmentation else [anchors]
     stack += [anchors, positives] * needs.passes
-    if batch.hard is not None:
-        stack.append(batch.hard.select(rows))
+    stack += [column.select(rows) for column in (batch.further, batch.hard) if column is not None]
     layers = tuple(sorted(needs.layers | needs.positive_layers))
 
     main = Seam(
@@ -126,13 +135,18 @@ def encode_views(
         weights=batch.weights,
         mine=mine,
         contrastive_weight=config.contrastive_weight,
+        encode=lambda other, tokens: encode_shared(other, tokens, config),
+        autocast=config.autocast,
+        chunk_size=config.chunk_size,
     )
     views.layers = {n: encoder.head(parts[0].layers[n]) for n in sorted(needs.layers)}
     views.positive_layers = {
         n: encoder.head(second.layers[n]) for n in sorted(needs.positive_layers)
     }
     if batch.hard is not None:
-        views.hard = last[-1]
+        views.hard = last.pop()
+    if batch.further is not None:
+        views.further = last.pop()
     if needs.passes:
         first = 2 if config.augmentation else 1
         extra = last[first : first + 2 * needs.passes]
@@ -144,6 +158,15 @@ def encode_views(
         seams.append(clean)
         views.clean = encoder.head(clean.forward().last)
     return seams, views
+
+
+def encode_shared(encoder: Encoder, tokens: Tokens, config: StepConfig) -> Tensor:
+    """`encode_alone` for the rows of a whole batch (R, T), each process encoding its share."""
+    share = tokens.select(distributed.mine(len(tokens)))
+    chunks = torch.arange(len(share)).split(config.chunk_size or len(share))
+    with config.autocast():
+        parts = [encode_alone(encoder, share.select(rows)) for rows in chunks]
+    return distributed.gather(torch.cat(parts))
 
 
 def _unstack(pooled: Pooled, count: int) -> list[Pooled]:
