@@ -33,6 +33,6 @@ def test_a_choice_completes_and_checks() -> None:
         typer.echo(pooler)
 
     assert CliRunner().invoke(app, ["--pooler", "max"]).stdout == "max\n"
-    assert CliRunner().invoke(app, []).stdout == "None\n"
+    assert CliRunner().invoke(app, []).stdout == "\n"
     with pytest.raises(UsageError, match="--pooler 'first_mean' is unknown: did you mean"):
         CliRunner().invoke(app, ["--pooler", "first_mean"], catch_exceptions=False)

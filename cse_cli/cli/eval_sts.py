@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     Tasks = dict[str, dict[str, Pairs]]
     Encode = Callable[[list[str]], Tensor]
 
-DEMO = "Demo"
 AGGREGATIONS = ("all", "mean", "wmean")
 
 TaskNames = Annotated[
@@ -199,22 +198,23 @@ def _evaluate(
 
 def _choose_tasks(names: Sequence[str] | None, split: str, *, demo: bool) -> list[str]:
     """The tasks asked for, in the literature's order; all that have the split by default."""
+    from cse_cli.data.builtin import DEMO_TASK
     from cse_cli.data.sts import STS_COUNTS, STS_TASKS
 
     asked = [name.strip() for text in names or () for name in text.split(",") if name.strip()]
-    known = {task.lower(): task for task in (*STS_TASKS, DEMO)}
+    known = {task.lower(): task for task in (*STS_TASKS, DEMO_TASK)}
     for name in asked:
         if name.lower() not in known:
             raise UsageError(f"--tasks: unknown task '{name}'; {suggestion(name, known.values())}")
     chosen = {known[name.lower()] for name in asked}
-    if demo and chosen - {DEMO}:
+    if demo and chosen - {DEMO_TASK}:
         raise InputError(
             f"--tasks {','.join(asked)} needs the SentEval data: give --data-dir or CSE_DATA, "
             "or get it with `cse data fetch senteval`"
         )
     if demo:
-        return [DEMO]
-    if DEMO in chosen:
+        return [DEMO_TASK]
+    if DEMO_TASK in chosen:
         raise UsageError("--tasks Demo is the built-in set; leave --data-dir and CSE_DATA out")
     return [
         task for task in STS_TASKS if task in chosen or (not asked and split in STS_COUNTS[task])
@@ -223,14 +223,13 @@ def _choose_tasks(names: Sequence[str] | None, split: str, *, demo: bool) -> lis
 
 def _load_tasks(folder: Path | None, tasks: Sequence[str], split: str) -> "Tasks":
     """The pairs of all tasks; warns where they are the demo's or not the published ones."""
+    from cse_cli.data.builtin import DEMO_NOTICE, DEMO_TASK, demo_pairs
     from cse_cli.data.sts import STS_COUNTS, load_sts
     from cse_cli.progress import warn
 
     if folder is None:
-        from cse_cli.data.builtin import DEMO_NOTICE, demo_pairs
-
         warn(DEMO_NOTICE)
-        return {DEMO: {DEMO: demo_pairs(split)}}
+        return {DEMO_TASK: {DEMO_TASK: demo_pairs(split)}}
     pairs = {task: load_sts(folder, task, split) for task in tasks}
     for task, subsets in pairs.items():
         count, published = sum(map(len, subsets.values())), STS_COUNTS[task][split]

@@ -1,0 +1,40 @@
+"""Two commands timed in turns, so that a busy machine slows both alike."""
+
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+ASSETS = Path(os.environ.get("CSE_ASSETS", Path(__file__).parents[2] / "shared"))
+MODEL = ASSETS / "models" / "all-MiniLM-L6-v2"
+
+
+def in_turns(commands: Mapping[str, Sequence[str]], rounds: int) -> dict[str, list[float]]:
+    """Wall seconds of each command, start-up included, `rounds` times one after the other."""
+    seconds: dict[str, list[float]] = {name: [] for name in commands}
+    for turn in range(rounds):
+        for name, command in commands.items():
+            begun = time.perf_counter()
+            subprocess.run(command, check=True, stdout=subprocess.DEVNULL, env=environment())
+            seconds[name].append(time.perf_counter() - begun)
+            print(f"round {turn + 1}, {name}: {seconds[name][-1]:.1f} s", file=sys.stderr)
+    return seconds
+
+
+def environment() -> dict[str, str]:
+    """The environment of both: no look at the network."""
+    return {**os.environ, "HF_HUB_OFFLINE": "1"}
+
+
+def row(what: str, ours: Sequence[float], theirs: Sequence[float]) -> str:
+    """One line of a Markdown table: medians, and their ratio."""
+    our, their = statistics.median(ours), statistics.median(theirs)
+    return f"| {what} | {our:.1f} | {their:.1f} | {their / our:.2f}x |"
+
+
+def header(what: str) -> str:
+    """The two lines above the rows."""
+    return f"| {what} | cse, s | sentence-transformers, s | ratio |\n| --- | ---: | ---: | ---: |"
