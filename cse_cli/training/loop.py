@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from cse_cli.config import TrainConfig
 from cse_cli.encoder import Encoder
@@ -61,7 +61,8 @@ class Training:
 
     def run(self, *, resume: bool = False) -> Progress:
         """Train to the last step, or until a signal (`Stopped`) or a breakdown (DivergedError)."""
-        parameters = [p for m in (self.encoder, *self.parts) for p in m.parameters()]
+        # One list of modules, so that a parameter which two of them share counts once.
+        parameters = nn.ModuleList((self.encoder, *self.parts)).parameters()
         trained = [p for p in parameters if p.requires_grad]
         optimizer = torch.optim.AdamW(
             trained, self.config.learning_rate, weight_decay=self.config.weight_decay, fused=True

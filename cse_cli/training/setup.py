@@ -15,6 +15,7 @@ import torch
 
 from cse_cli import checkpoint
 from cse_cli.backbone import load_config, load_tokenizer
+from cse_cli.config.generative import ReplacedTokensConfig
 from cse_cli.data.corpus import Corpus, open_corpus
 from cse_cli.data.order import order
 from cse_cli.encoder import Encoder, check_layer
@@ -24,6 +25,8 @@ from cse_cli.layout import is_layout, read_layout
 from cse_cli.loading import load_encoder, locate
 from cse_cli.methods import INGREDIENTS
 from cse_cli.methods.base import Ingredient
+from cse_cli.methods.diffcse import check_family
+from cse_cli.methods.generator import check_vocabulary
 from cse_cli.methods.resolve import Run
 from cse_cli.progress import warn
 from cse_cli.training import distributed
@@ -32,7 +35,7 @@ from cse_cli.training.loop import Progress, Training
 from cse_cli.training.precision import autocast
 from cse_cli.training.record import model_card, run_record
 from cse_cli.training.select import choose_selector
-from cse_cli.training.step import Batch, StepConfig, move
+from cse_cli.training.step import Batch, StepConfig, further, move
 
 View = Callable[[dict[str, Any]], None]
 
@@ -68,12 +71,16 @@ def backbone_folder(model: str) -> str:
 
 
 def check_model(run: Run, source: Source) -> Any:
-    """The model's configuration, with every block number of the run checked against it."""
-    config = load_config(backbone_folder(source.model))
+    """The model's configuration, with block numbers and generator of the run checked against it."""
+    folder = backbone_folder(source.model)
+    config = load_config(folder)
     depth = run.train.num_layers or config.num_hidden_layers
     for _, part in run.parts:
         for layer in getattr(part, "neg_layer", ()):
             check_layer(layer, depth)
+        if isinstance(part, ReplacedTokensConfig):
+            check_family(config.model_type)
+            check_vocabulary(folder, load_tokenizer(folder), part.generator)
     return config
 
 
@@ -86,6 +93,7 @@ def open_run_corpus(run: Run, source: Source, tokenizer: Any) -> Corpus:
         max_length=run.train.max_length,
         text_column=run.train.text_column,
         triplet_columns=columns.split(",") if columns else None,
+        weight_column=run.train.weight_column,
         encoding=run.train.encoding,
     )
     if len(corpus) < run.train.batch_size:
@@ -182,6 +190,8 @@ def make_batch(step: int, corpus: Corpus, parts: list[Ingredient], run: Run) -> 
         tokens=tokens,
         moved=move(tokens, positives, parts, run.train.seed, step),
         hard=corpus.batch(rows, 2) if len(corpus.columns) > 2 else None,
+        weights=None if corpus.weights is None else torch.from_numpy(corpus.weights[rows]),
+        further=further(tokens, parts, run.train.seed, step),
     )
 
 
