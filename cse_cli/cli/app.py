@@ -15,6 +15,7 @@ COMMANDS: tuple[tuple[str, str, str], ...] = (
     ("encode", "encode", "encode"),
     ("info", "info", "info"),
     ("methods", "methods", "methods"),
+    ("recipes", "recipes", "recipes_app"),
     ("data", "data", "data_app"),
 )
 

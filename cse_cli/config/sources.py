@@ -103,10 +103,14 @@ def recipe_names() -> list[str]:
     return sorted(item.name[:-5] for item in folder.iterdir() if item.name.endswith(".toml"))
 
 
-def load_recipe(name: str) -> dict[str, Any]:
-    """A recipe's tables (`settings`, and what the paper claims); UsageError for an unknown one."""
+def recipe_text(name: str) -> str:
+    """The TOML text of a recipe; UsageError for an unknown one."""
     names = recipe_names()
     if name not in names:
         raise UsageError(f"unknown recipe '{name}'; {suggestion(name, names)}")
-    text = (resources.files("cse_cli") / "recipes" / f"{name}.toml").read_text(encoding="utf-8")
-    return tomllib.loads(text)
+    return (resources.files("cse_cli") / "recipes" / f"{name}.toml").read_text(encoding="utf-8")
+
+
+def load_recipe(name: str) -> dict[str, Any]:
+    """A recipe's tables: `settings`, and of a published one `paper` and what it has `claimed`."""
+    return tomllib.loads(recipe_text(name))
