@@ -111,11 +111,9 @@ def eval_sts(
     Without data (--data-dir or CSE_DATA) it uses the small built-in demo set, which says only
     that things work.
 
-    Example: cse eval-sts runs/sscl --data-dir SentEval/data
+    Example: cse eval-sts runs/sscl --data-dir SentEval/data --fail-under 75
 
     Example: cse eval-sts bert-base-uncased --pooler first_last_mean --tasks STS-B --json
-
-    Example: cse eval-sts runs/sscl --fail-under 75 --fail-under STS-B=80
     """
     from cse_cli.cli.inputs import data_folder
     from cse_cli.cli.report import check_output, parse_gates, report
@@ -135,19 +133,12 @@ def eval_sts(
     }
     pairs = _load_tasks(folder, chosen, split)
     table, encoders = _evaluate(models, loading, pairs, split, detail, whiten, corpus)
+    config: dict[str, Any] = {"data_dir": folder, "tasks": chosen, "split": split}
+    config |= {"aggregation": aggregation, "whiten": whiten, "whiten_on": whiten_on, **loading}
     report(
         table,
         command="eval-sts",
-        config={
-            "encoders": encoders,
-            "data_dir": folder,
-            "tasks": chosen,
-            "split": split,
-            "aggregation": aggregation,
-            "whiten": whiten,
-            "whiten_on": whiten_on,
-            **loading,
-        },
+        config=config | {"encoders": encoders},
         format=format,
         json=json,
         output=output,
