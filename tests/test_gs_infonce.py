@@ -52,7 +52,7 @@ def test_equation_2_by_a_loop(config: GaussianNoiseConfig) -> None:
         below = sum(e(z.h[i], z.p[j]) for j in range(n))
         below += config.noise_weight * sum(e(g, z.h[i]) for g in noise)
         total -= math.log(e(z.h[i], z.p[i]) / below)
-    assert math.isclose(float(loss), total / n, rel_tol=1e-7)
+    assert math.isclose(loss.item(), total / n, rel_tol=1e-7)
 
 
 def test_redrawn_at_every_step_and_the_same_for_a_step_taken_again() -> None:

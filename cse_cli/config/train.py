@@ -125,6 +125,12 @@ class TrainConfig:
         panel=EVALUATION,
         low=3,
     )
+    gradient_shares: int = option(
+        0,
+        "Log each loss term's share of the gradient every so many steps; 0 never does.",
+        panel=EVALUATION,
+        low=0,
+    )
     save_steps: int = option(
         125, "Steps between resume states; 0 writes only the last.", panel=EVALUATION, low=0
     )

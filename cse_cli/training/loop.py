@@ -104,8 +104,7 @@ class Training:
                 every = self.config.save_steps
                 if last or stopping or (every and step % every == 0):
                     reader.flush()
-                    if _writes():
-                        self._save_state(optimizer, scaler)
+                    self._save_state(optimizer, scaler)
                 if stopping and not last:
                     raise Stopped(stopping)
         reader.flush()
@@ -113,7 +112,8 @@ class Training:
 
     def _evaluate(self) -> float | None:
         """Score the encoder; write it as a checkpoint where it is the best yet, or the last."""
-        score = self.selector.score(self.encoder.encode) if self.selector.score else None
+        encode = distributed.shared(self.encoder.encode)
+        score = self.selector.score(encode) if self.selector.score else None
         best = self.progress.best
         better = score is None or best is None or score > best or best != best
         if better:
@@ -147,6 +147,7 @@ class _Reader:
     def add(self, outcome: Outcome, norm: Tensor, lr: float, *, wait: bool) -> None:
         row: dict[str, Any] = {"step": self.training.progress.step, "loss": outcome.loss}
         row |= {f"loss/{name}": value for name, value in outcome.terms.items()}
+        row |= {f"gradient_share/{name}": value for name, value in outcome.shares.items()}
         row |= {"lr": lr, "gradient_norm": norm, "alignment": outcome.alignment}
         row["negative_cosine"] = outcome.negative_cosine
         for part in self.training.parts:

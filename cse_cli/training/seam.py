@@ -58,6 +58,11 @@ class Seam:
         self._leaf = local.map(lambda rows: distributed.gather(_exact(rows)).requires_grad_())
         return self._leaf
 
+    @property
+    def leaves(self) -> list[Tensor]:
+        """The leaves that `forward` made, each (R_all, D)."""
+        return [self._leaf.last, *self._leaf.layers.values()]
+
     def backward(self) -> None:
         """Carry the leaves' gradients on into the encoder's parameters."""
         gradients = self._leaf.map(lambda leaf: self._share(leaf))

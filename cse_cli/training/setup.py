@@ -141,6 +141,7 @@ def build(run: Run, folder: RunFolder, view: View) -> Training:
             augmentation=run.train.augmentation,
             seed=run.train.seed,
             chunk_size=run.train.chunk_size,
+            gradient_shares=run.train.gradient_shares,
             autocast=autocast(run.train.precision, run.train.device),
         ),
         batch=lambda step: make_batch(step, corpus, parts, run),

@@ -6,7 +6,7 @@ l = w CE([s, further columns], diagonal) + further terms
 
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -17,6 +17,7 @@ from cse_cli.maths import cosine, info_nce
 from cse_cli.methods.base import Ingredient, Needs, Views, draw, encode_alone
 from cse_cli.training import distributed
 from cse_cli.training.seam import Autocast, Seam
+from cse_cli.training.shares import gradient_shares
 
 
 @dataclass(frozen=True)
@@ -44,19 +45,24 @@ class StepConfig:
     augmentation: bool = True
     seed: int = 42
     chunk_size: int | None = None
+    gradient_shares: int = 0
     autocast: Autocast = field(default=nullcontext)
     scale: Callable[[Tensor], Tensor] = lambda loss: loss  # fp16's loss scaling
 
 
 @dataclass
 class Outcome:
-    """What a step measured: the loss, its terms by name, and the batch's geometry (scalars)."""
+    """What a step measured: the loss, its terms by name, and the batch's geometry (scalars).
+
+    `shares`: each term's share of the gradient, at the steps that `gradient_shares` asks for.
+    """
 
     loss: Tensor
     terms: dict[str, Tensor]
     views: Views
     alignment: Tensor
     negative_cosine: Tensor
+    shares: dict[str, Tensor] = field(default_factory=dict)
 
 
 def move(
@@ -91,11 +97,15 @@ def training_step(
         needs = needs | part.needs
     seams, views = encode_views(batch, encoder, needs, config)
     loss, terms, s = objective(views, parts)
+    shares = {}
+    if config.gradient_shares and batch.step % config.gradient_shares == 0:
+        weighted = terms | {"contrastive": config.contrastive_weight * terms["contrastive"]}
+        shares = gradient_shares(weighted, [leaf for seam in seams for leaf in seam.leaves])
     config.scale(loss).backward()
     for seam in seams:
         seam.backward()
     distributed.average_gradients([encoder, *parts])
-    return _outcome(loss, terms, views, s)
+    return replace(_outcome(loss, terms, views, s), shares=shares)
 
 
 def encode_views(
@@ -190,19 +200,22 @@ def _through_head(encoder: Encoder, rows: list[Tensor]) -> list[Tensor]:
 
 
 def objective(z: Views, parts: Sequence[Ingredient]) -> tuple[Tensor, dict[str, Tensor], Tensor]:
-    """(loss, its terms by name, the in-batch logits s (N, N)) of one step's vectors."""
+    """(loss, its terms by name, the plain in-batch logits s (N, N)) of one step's vectors.
+
+    The contrastive term is given without its weight, the others with theirs.
+    """
     s = cosine(z.h, z.p) / z.temperature  # (N, N)
     plain = s.detach()
     for part in parts:
         s = part.logits(z, s)
     extra = [columns for part in parts if (columns := part.negatives(z)) is not None]
     main = info_nce(torch.cat([s, *extra], dim=1))
-    terms = {"contrastive": main.detach()}
+    terms = {"contrastive": main}
     loss = z.contrastive_weight * main
     for part in parts:
         term = part.loss(z, s)
         if term is not None:
-            terms[type(part).__name__] = term.detach()
+            terms[type(part).__name__] = term
             loss = loss + term
     return loss, terms, plain
 
@@ -213,4 +226,8 @@ def _outcome(loss: Tensor, terms: dict[str, Tensor], views: Views, s: Tensor) ->
     n = len(cosines)
     positive = cosines.diagonal().mean()
     negative = (cosines.sum() - cosines.diagonal().sum()) / max(n * (n - 1), 1)
-    return Outcome(loss.detach(), terms, views, 2 - 2 * positive, negative)
+    # A term may be that of a process's own rows; the mean over processes is the step's.
+    measured = [value.detach().clone() for value in (loss, *terms.values())]
+    distributed.average_(measured)
+    named = dict(zip(terms, measured[1:], strict=True))
+    return Outcome(measured[0], named, views, 2 - 2 * positive, negative)
