@@ -9,6 +9,13 @@ from collections.abc import Iterable, Iterator
 from typing import TypeVar
 
 T = TypeVar("T")
+_silent = False
+
+
+def silence() -> None:
+    """Say nothing from now on: for all but one of the processes that work on the same thing."""
+    global _silent
+    _silent = True
 
 
 def log(message: str) -> None:
@@ -23,7 +30,7 @@ def warn(message: str) -> None:
 
 def track(iterable: Iterable[T], total: int | None = None, label: str = "") -> Iterator[T]:
     """Pass `iterable` through, with a bar of `total` items on a terminal; one bar at a time."""
-    if not sys.stderr.isatty():
+    if _silent or not sys.stderr.isatty():
         yield from iterable
         return
     from rich.console import Console
@@ -34,6 +41,8 @@ def track(iterable: Iterable[T], total: int | None = None, label: str = "") -> I
 
 
 def _line(message: str, label: str = "") -> None:
+    if _silent:
+        return
     if not sys.stderr.isatty():
         sys.stderr.write(f"{label}{message}\n")
         sys.stderr.flush()

@@ -64,6 +64,22 @@ Resume = Annotated[
     bool,
     typer.Option("--resume", help="Go on with the run in --out, exactly.", rich_help_panel=RUN),
 ]
+Seeds = Annotated[
+    str | None,
+    typer.Option(
+        "--seeds",
+        metavar="0-4",
+        help="Train once a seed (0-4 or 0,3,5) into OUT/seed-N; OUT/summary.json has mean and sd.",
+        rich_help_panel=RUN,
+        show_default=False,
+    ),
+]
+Jobs = Annotated[
+    int,
+    typer.Option(
+        "--jobs", metavar="N", min=1, help="Seeds trained at a time.", rich_help_panel=RUN
+    ),
+]
 Json = Annotated[
     bool, typer.Option("--json", help="Print the result as JSON.", rich_help_panel=RUN)
 ]
@@ -77,6 +93,8 @@ def train(
     dry_run: DryRun = False,
     overwrite: Overwrite = False,
     resume: Resume = False,
+    seeds: Seeds = None,
+    jobs: Jobs = 1,
     json: Json = False,
     **options: Any,
 ) -> None:
@@ -87,6 +105,8 @@ def train(
     Examples:
 
       cse train --method sscl --neg-layer 11
+
+      cse train --method esimcse --seeds 0-4 --out runs/esimcse
 
       ckpt=$(cse train --model bert-base-uncased --train-file wiki.txt --out runs/simcse)
     """
@@ -101,6 +121,8 @@ def train(
         dry_run=dry_run,
         overwrite=overwrite,
         resume=resume,
+        seeds=seeds,
+        jobs=jobs,
         json=json,
     )
 

@@ -10,15 +10,19 @@ LINES_EVERY = 10.0  # seconds between log lines where there is no terminal
 
 
 class TrainView:
-    """Call it with each step's row of `metrics.jsonl`; use it as a context."""
+    """Call it with each step's row of `metrics.jsonl`; use it as a context.
 
-    def __init__(self, total: int | None = None):
+    `shown` is off in all but one of several processes.
+    """
+
+    def __init__(self, total: int | None = None, *, shown: bool = True):
         self.total = total
+        self._terminal = shown and sys.stderr.isatty()
         self._live: Any = None
         self._said = 0.0
 
     def __enter__(self) -> "TrainView":
-        if sys.stderr.isatty():
+        if self._terminal:
             from rich.console import Console
             from rich.live import Live
 

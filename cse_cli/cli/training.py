@@ -11,9 +11,10 @@ from cse_cli.cli.stdout import write_stdout
 from cse_cli.config.fields import flag
 from cse_cli.config.sources import gather, load_recipe, read_toml
 from cse_cli.data.locate import resolve_data_dir
-from cse_cli.errors import UsageError
+from cse_cli.errors import CseError, UsageError
 from cse_cli.methods.resolve import Run, resolve
 from cse_cli.progress import log
+from cse_cli.shards import process
 
 # Settings that a resumed run may be given anew: they change how it runs, not what comes out.
 RESUMABLE = {"threads", "device", "save_steps"}
@@ -30,21 +31,30 @@ def run_training(
     dry_run: bool,
     overwrite: bool,
     resume: bool,
+    seeds: str | None,
+    jobs: int,
     json: bool,
 ) -> None:
     """Train as told and print the checkpoint's path, or the result as JSON."""
-    if resume:
+    if resume and seeds is None:
         if out is None:
             raise UsageError("--resume needs the --out of the run to go on with")
         run, sources = resumed(options, out), {}
     else:
         run, sources = configured(options, config, recipe, sets)
     run = on_this_machine(run)
+    writes = process()[0] == 0
     if dry_run:
-        _print_dry_run(run, sources, json)
+        if writes:
+            _print_dry_run(run, sources, json)
         return
     out = out or _new_folder(run)
+    if seeds is not None:
+        _train_seeds(run, seeds, out, jobs, overwrite, resume, json)
+        return
     progress = train_into(run, out, overwrite=overwrite, resume=resume)
+    if not writes:
+        return
     if not json:
         write_stdout(f"{out}\n")
         return
@@ -118,18 +128,23 @@ def train_into(run: Run, out: Path, *, overwrite: bool = False, resume: bool = F
     from cse_cli.training import distributed
     from cse_cli.training.folder import RunFolder
     from cse_cli.training.loop import Stopped
+    from cse_cli.training.precision import make_deterministic
     from cse_cli.training.record import config_toml
     from cse_cli.training.setup import build
 
+    if run.train.deterministic:
+        make_deterministic()
     distributed.start(run.train.device)
+    check_share(run.train.batch_size, distributed.world())
     folder = RunFolder(out)
-    if distributed.rank() == 0:
-        folder.claim(overwrite=overwrite, resume=resume)
-    view = TrainView()
+    first = distributed.rank() == 0
+    view = TrainView(shown=first)
     try:
+        if first:
+            folder.claim(overwrite=overwrite, resume=resume)
         training = build(run, folder, view)
-        if distributed.rank() == 0 and not resume:
-            folder.config.write_text(config_toml(run.flat()), encoding="utf-8")
+        if first and not resume:
+            folder.begin(config_toml(run.flat()))
         view.total = training.total
         log(
             f"{run.train.method} ({', '.join(run.ingredients) or 'no further ingredient'}): "
@@ -137,13 +152,42 @@ def train_into(run: Run, out: Path, *, overwrite: bool = False, resume: bool = F
             f"{run.train.device}, into {out}"
         )
         with view:
-            return training.run(resume=resume)
+            progress = training.run(resume=resume)
+        distributed.stop()  # after an error it is left to the exit, so that the error is told first
+        return progress
     except Stopped as stop:
         log(f"stopped after step {training.progress.step}; go on with --resume --out {out}")
         raise Interrupted(130 if stop.signal == signal.SIGINT else 143) from None
+    except RuntimeError as error:
+        if not distributed.lost(error):
+            raise
+        raise CseError("another process of this run ended; its own message says why") from None
     finally:
         folder.release()
-        distributed.stop()
+
+
+def _train_seeds(
+    run: Run, seeds: str, out: Path, jobs: int, overwrite: bool, resume: bool, json: bool
+) -> None:
+    """Train several seeds and print their folder, or the table of their scores as JSON."""
+    from cse_cli.cli.seeds import COMMAND, parse_seeds, train_seeds
+    from cse_cli.render.document import to_json
+
+    if process()[1] > 1:
+        raise UsageError("--seeds starts processes of its own; leave torchrun out")
+    numbers = parse_seeds(seeds)
+    table = train_seeds(run, numbers, out, jobs=jobs, overwrite=overwrite, resume=resume)
+    rows = [row.as_dict() for row in table]
+    write_stdout(to_json(rows, COMMAND, run.flat()) if json else f"{out}\n")
+
+
+def check_share(batch_size: int, processes: int) -> None:
+    """Refuse a batch that the processes cannot share equally."""
+    if batch_size % processes:
+        raise UsageError(
+            f"--batch-size {batch_size} cannot be shared equally by {processes} processes; "
+            f"take a multiple of {processes}"
+        )
 
 
 def _new_folder(run: Run) -> Path:

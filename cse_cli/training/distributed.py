@@ -5,24 +5,42 @@ A term that every process computes on all rows is the same everywhere, so its me
 that a process computes on its own rows only is scaled by the number of processes beforehand.
 """
 
-import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from cse_cli.progress import silence
+from cse_cli.shards import process
+
+Encode = Callable[[Sequence[str]], Tensor]
+
 
 def start(device: str) -> None:
-    """Join the process group that `torchrun` describes in the environment, if there is one."""
-    if int(os.environ.get("WORLD_SIZE", "1")) > 1 and not dist.is_initialized():
-        dist.init_process_group("nccl" if device.startswith("cuda") else "gloo")
+    """Join the process group that `torchrun` describes in the environment, if there is one.
+
+    From then on only process 0 speaks; errors are told by whoever meets them.
+    """
+    number, count = process()
+    if count > 1 and not dist.is_initialized():
+        cuda = device.startswith("cuda")
+        if cuda:
+            torch.cuda.set_device(device)
+        dist.init_process_group("nccl" if cuda else "gloo")
+        if number:
+            silence()
 
 
 def stop() -> None:
     """Leave the process group, if one was joined."""
     if dist.is_initialized():
         dist.destroy_process_group()
+
+
+def lost(error: Exception) -> bool:
+    """Whether `error` says that another process of the run is gone."""
+    return world() > 1 and any(word in str(error) for word in ("peer", "NCCL", "timed out"))
 
 
 def world() -> int:
@@ -45,6 +63,8 @@ def gather(rows: Tensor) -> Tensor:
     """All processes' rows (R, …) concatenated in rank order, without gradient."""
     if world() == 1:
         return rows
+    if dist.get_backend() == "nccl" and not rows.is_cuda:
+        return gather(rows.cuda()).cpu()
     parts = [torch.empty_like(rows) for _ in range(world())]
     dist.all_gather(parts, rows.contiguous())
     return torch.cat(parts)
@@ -55,7 +75,7 @@ def average_(tensors: Iterable[Tensor]) -> None:
     found = list(tensors)
     if world() == 1 or not found:
         return
-    flat = torch.cat([tensor.reshape(-1).float() for tensor in found])
+    flat = torch.cat([tensor.reshape(-1) for tensor in found])
     dist.all_reduce(flat)
     flat /= world()
     start = 0
@@ -87,3 +107,17 @@ def agree(number: int) -> int:
         box = box.cuda()
     dist.all_reduce(box, dist.ReduceOp.MAX)
     return int(box)
+
+
+def shared(encode: Encode) -> Encode:
+    """`encode` with its texts divided among the processes; all of them get all vectors."""
+
+    def over_all(texts: Sequence[str]) -> Tensor:
+        place = {text: i for i, text in enumerate(dict.fromkeys(texts))}
+        mine = list(place)[rank() :: world()]
+        each = -(-len(place) // world())
+        vectors = encode([*mine, *[""] * (each - len(mine))])  # (each, D), equal shares
+        found = gather(vectors).view(world(), each, -1).transpose(0, 1).flatten(0, 1)
+        return found[[place[text] for text in texts]]
+
+    return encode if world() == 1 else over_all

@@ -4,6 +4,7 @@ OUT/              the best step's checkpoint
 OUT/train/        config.toml, metrics.jsonl, step-N/, state/, and the lock
 """
 
+import contextlib
 import fcntl
 import os
 import shutil
@@ -56,14 +57,30 @@ class RunFolder:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise UsageError(f"{self.root} is being written by another process") from None
-        if held and not resume:
-            self._clear()
+
+    def begin(self, config: str) -> None:
+        """Start a new run here: what an earlier one left is removed, and config.toml written.
+
+        Called once everything that a run needs has been found, so that a run which cannot start
+        costs nobody a checkpoint.
+        """
+        self._clear()
+        try:
+            self.config.write_text(config, encoding="utf-8")
+        except OSError as error:
+            raise OutputError(f"{self.root} cannot be written: {error.strerror}") from None
 
     def release(self) -> None:
-        """Let others write here."""
-        if self._lock is not None:
-            self._lock.close()
-            self._lock = None
+        """Let others write here; a folder in which no run was begun is removed."""
+        if self._lock is None:
+            return
+        if not self.config.is_file():
+            with contextlib.suppress(OSError):
+                (self.train / "lock").unlink()
+                self.train.rmdir()
+                self.root.rmdir()
+        self._lock.close()
+        self._lock = None
 
     def _is_run(self) -> bool:
         return self.train.is_dir() or (self.root / MANIFEST).is_file()

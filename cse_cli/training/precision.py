@@ -1,5 +1,6 @@
 """Arithmetic of the encoder in training: fp32, bf16 or fp16 by autocast; losses stay in fp32."""
 
+import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -13,9 +14,14 @@ _CPU_FLAGS = ("avx512_bf16", "amx_bf16", " bf16 ")
 
 
 def choose_device(name: str) -> str:
-    """`auto` becomes cuda where there is one; UsageError for a device that is not there."""
+    """`auto` becomes cuda where there is one; UsageError for a device that is not there.
+
+    Under torchrun each process takes the GPU of its own number on its machine.
+    """
     if name == "auto":
-        return "cuda" if torch.cuda.is_available() else "cpu"
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    if name == "cuda" and "LOCAL_RANK" in os.environ:
+        name = f"cuda:{os.environ['LOCAL_RANK']}"
     try:
         device = torch.device(name)
     except RuntimeError:
@@ -49,3 +55,13 @@ def autocast(precision: str, device: str) -> Callable[[], AbstractContextManager
     if precision == "fp32":
         return nullcontext
     return lambda: torch.autocast(torch.device(device).type, dtype=DTYPES[precision])
+
+
+def make_deterministic() -> None:
+    """Have every kernel give the same bits each time, or refuse (for the whole process).
+
+    Called before anything runs on the GPU: cuBLAS reads its variable when it starts.
+    """
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    torch.use_deterministic_algorithms(True)
+    torch.backends.cudnn.benchmark = False

@@ -3,6 +3,9 @@
     state/step-N/   encoder.safetensors  parts.safetensors  optimizer.safetensors
                     random.safetensors   state.json
 
+Random states are those of torch's generators, one row a process; every other draw is keyed by
+(seed, step, name), and the place in the shuffled corpus follows from the step.
+
 `state.json` is written last inside the folder and holds every file's SHA-256; the folder is synced
 and then renamed into place. The newest two are kept, so that one that turns out damaged leaves the
 one before it.
@@ -20,9 +23,10 @@ from torch import Tensor, nn
 
 from cse_cli.checkpoint import digest, write_whole
 from cse_cli.encoder import Encoder
-from cse_cli.errors import InputError
+from cse_cli.errors import InputError, UsageError
 from cse_cli.layout import read_json
 from cse_cli.progress import warn
+from cse_cli.training import distributed
 
 KEPT = 2
 INDEX = "state.json"
@@ -36,14 +40,20 @@ def save_state(
     optimizer: torch.optim.Optimizer,
     progress: dict[str, Any],
 ) -> None:
-    """Write the state after `step`; `progress` is what the loop wants back. OutputError if not."""
+    """Write the state after `step`; `progress` is what the loop wants back. OutputError if not.
+
+    All processes of a run call this, and process 0 writes.
+    """
+    random = _random_tensors(encoder.device)
+    if distributed.rank():
+        return
 
     def write(place: Path) -> None:
         tensors = {
             "encoder": _state_dict(encoder),
             "parts": _state_dict(nn.ModuleList(parts)),
             "optimizer": _optimizer_tensors(optimizer),
-            "random": _random_tensors(),
+            "random": random,
         }
         for name, values in tensors.items():
             save_file(values, place / f"{name}.safetensors")
@@ -74,7 +84,7 @@ def load_state(
         encoder.load_state_dict(load_file(place / "encoder.safetensors"))
         nn.ModuleList(parts).load_state_dict(load_file(place / "parts.safetensors"))
         _restore_optimizer(optimizer, load_file(place / "optimizer.safetensors"))
-        _restore_random(load_file(place / "random.safetensors"))
+        _restore_random(load_file(place / "random.safetensors"), encoder.device)
         return int(record["step"]), record["progress"]
     if found:
         raise InputError(f"{folder}: every resume state is damaged")
@@ -125,16 +135,21 @@ def _restore_optimizer(optimizer: torch.optim.Optimizer, tensors: dict[str, Tens
     optimizer.load_state_dict({"state": state, "param_groups": groups})
 
 
-def _random_tensors() -> dict[str, Tensor]:
+def _random_tensors(device: torch.device) -> dict[str, Tensor]:
+    """The generators' states of all processes: `cpu`, and `cuda` on a GPU, (world, bytes)."""
     states = {"cpu": torch.get_rng_state()}
-    if torch.cuda.is_available():
-        for i, state in enumerate(torch.cuda.get_rng_state_all()):
-            states[f"cuda/{i}"] = state
-    return states
+    if device.type == "cuda":
+        states["cuda"] = torch.cuda.get_rng_state(device)
+    return {name: distributed.gather(state[None]) for name, state in states.items()}
 
 
-def _restore_random(states: dict[str, Tensor]) -> None:
-    torch.set_rng_state(states["cpu"])
-    for key, state in states.items():
-        if key.startswith("cuda/") and torch.cuda.is_available():
-            torch.cuda.set_rng_state(state, int(key.split("/")[1]))
+def _restore_random(states: dict[str, Tensor], device: torch.device) -> None:
+    wanted = {"cpu", "cuda"} if device.type == "cuda" else {"cpu"}
+    if len(states["cpu"]) != distributed.world() or states.keys() != wanted:
+        raise UsageError(
+            f"the run was trained by {len(states['cpu'])} processes on "
+            f"{'a GPU' if 'cuda' in states else 'the CPU'}; --resume it likewise"
+        )
+    torch.set_rng_state(states["cpu"][distributed.rank()].clone())
+    if "cuda" in states:
+        torch.cuda.set_rng_state(states["cuda"][distributed.rank()].clone(), device)
