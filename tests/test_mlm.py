@@ -18,8 +18,8 @@ from cse_cli.methods.edits import choose, corrupt, edit_counts
 from cse_cli.methods.mlm import MaskedLM, MaskedLMConfig, masked_lm_on
 from cse_cli.training.step import encode_views
 from tests.families import FAMILIES, make_family
+from tests.masked_models import without_head
 from tests.runs import SMALL, rows, same_state, train
-from tests.test_diffcse import without_head
 from tests.trainer import Trainer, make_trainer
 
 

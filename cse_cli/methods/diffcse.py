@@ -26,7 +26,7 @@ from cse_cli.maths import replaced_token_detection
 from cse_cli.methods.base import Ingredient, Views
 from cse_cli.methods.edited_views import EditedViews
 from cse_cli.methods.editor import Editor
-from cse_cli.methods.passes import bounded, length_groups, model_inputs
+from cse_cli.methods.passes import both_views, bounded, length_groups, model_inputs
 
 # Families whose first block is not given hs[0] as it is.
 REFUSED = ("albert",)
@@ -105,17 +105,14 @@ class ReplacedTokens(Ingredient):
         the whole batch; None for a weight of 0."""
         if not self.config.rtd_weight:
             return None
-        drawn, lots = self.editor.draw(
-            Tokens.cat([z.tokens, z.moved]), z.rng("replaced-tokens")
-        )  # 2N rows
+        rows, own = both_views(z)
+        drawn, lots = self.editor.draw(rows, z.rng("replaced-tokens"))
         count = self._count(drawn.tokens)
-        own = torch.arange(len(z.tokens))[z.mine]
-        own = torch.cat([own, own + len(z.tokens)])
         edit = drawn.select(own)
         edited = self.editor.fill(edit, lots[own], z.autocast)
         vectors = torch.cat([z.h[z.mine], z.p[z.mine]])
         total = self._detect(z, edited, edit.replaced(edited.ids), vectors)
-        return self.config.rtd_weight * (len(lots) / len(own)) * total / count
+        return self.config.rtd_weight * (len(rows) / len(own)) * total / count
 
     def _count(self, tokens: Tokens) -> int:
         """What the sum over all rows' tokens is divided by."""
@@ -128,7 +125,7 @@ class ReplacedTokens(Ingredient):
         device = vectors.device
         padding = self.config.rtd_reduction == "released"  # padding has a score there, too
         total = vectors.new_zeros(())
-        right, counted = torch.zeros(2, device=device), torch.zeros(2, device=device)
+        right, counted = torch.zeros(2, 2, device=device)
         for rows, width in length_groups(edited, device, z.chunk_size):
             width = edited.ids.shape[1] if padding else width
             labels = replaced[rows, :width].to(device)
@@ -142,14 +139,14 @@ class ReplacedTokens(Ingredient):
                 ).float()
             scored = torch.ones_like(mask) if padding else mask
             total = total + replaced_token_detection(scores, labels, scored, "sum")
+            found = scores.argmax(-1) == labels
             for kind in (0, 1):
-                own = mask & (labels == bool(kind))
-                right[kind] += (own & (scores.argmax(-1) == kind)).sum()
-                counted[kind] += own.sum()
-        accuracy = right / counted
+                of_kind = mask & (labels == bool(kind))
+                right[kind] += (found & of_kind).sum()
+                counted[kind] += of_kind.sum()
         self._seen = {
-            "rtd_accuracy_replaced": accuracy[1],
-            "rtd_accuracy_kept": accuracy[0],
+            "rtd_accuracy_replaced": right[1] / counted[1],
+            "rtd_accuracy_kept": right[0] / counted[0],
             "replaced_share": counted[1] / counted.sum(),
         }
         return total

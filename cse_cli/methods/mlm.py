@@ -20,7 +20,7 @@ from cse_cli.maths import masked_lm
 from cse_cli.methods.base import Ingredient, Views
 from cse_cli.methods.edits import Vocabulary, choose, corrupt, edit_counts
 from cse_cli.methods.generator import load_masked_lm
-from cse_cli.methods.passes import bounded, length_groups, logits_at, model_inputs
+from cse_cli.methods.passes import both_views, bounded, length_groups, logits_at, model_inputs
 from cse_cli.progress import warn
 
 
@@ -62,13 +62,11 @@ class MaskedLM(Ingredient):
         if not self.config.mlm_weight:
             return None
         rng = z.rng("masked-lm")
-        rows = Tokens.cat([z.tokens, z.moved])  # 2N rows
+        rows, own = both_views(z)
         content = self.words.content(rows)
         chosen = choose(content, edit_counts(content.sum(1), self.config.mlm_ratio), rng)
         ids = corrupt(rows.ids, chosen, self.words, rng)
         corrupted = Tokens(ids, rows.lengths, rows.starts, rows.pad_id)
-        own = torch.arange(len(z.tokens))[z.mine]
-        own = torch.cat([own, own + len(z.tokens)])
         total = self._predict(z, corrupted.select(own), rows.ids[own], chosen[own])
         share = len(own) / len(rows)
         return self.config.mlm_weight * total / (share * chosen.sum().clamp_min(1))

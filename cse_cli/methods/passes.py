@@ -14,6 +14,13 @@ from torch.utils.checkpoint import checkpoint
 from cse_cli.batching import step_groups
 from cse_cli.data.tokens import Tokens
 from cse_cli.encoder import LAUNCH
+from cse_cli.methods.base import Views
+
+
+def both_views(z: Views) -> tuple[Tokens, Tensor]:
+    """The 2N rows of a step, anchors before positives, and the numbers of this process's rows."""
+    own = torch.arange(len(z.tokens))[z.mine]
+    return Tokens.cat([z.tokens, z.moved]), torch.cat([own, own + len(z.tokens)])
 
 
 def length_groups(
