@@ -1,0 +1,216 @@
+"""`cse retrieve`: nearest sentences, an index of them, and how well partners are found."""
+
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cse_cli.cli.options import (
+    BatchTokens,
+    DataDir,
+    Device,
+    Json,
+    MaxLength,
+    Models,
+    Output,
+    Pooler,
+    Precision,
+    Threads,
+)
+from cse_cli.cli.probes import Labels
+from cse_cli.cli.retrieve_options import (
+    JSON_LINES,
+    STSB,
+    Candidates,
+    CorpusFile,
+    Count,
+    Eval,
+    ExcludeQuery,
+    Extend,
+    FileEncoding,
+    Groups,
+    HitFormat,
+    IndexFolder,
+    IndexType,
+    Match,
+    NoVerify,
+    Query,
+    TextColumn,
+)
+from cse_cli.errors import UsageError
+
+if TYPE_CHECKING:
+    from cse_cli.data.partners import Partners
+
+    Given = dict[str, Any]
+
+# What has no meaning beside --eval.
+_SEARCH_ONLY = (
+    "corpus",
+    "query",
+    "k",
+    "exclude_query",
+    "text_column",
+    "index",
+    "index_type",
+    "extend",
+    "candidates",
+    "no_verify",
+)
+
+
+def retrieve(
+    models: Models,
+    corpus: CorpusFile = None,
+    query: Query = None,
+    k: Count = None,
+    match: Match = "text",
+    exclude_query: ExcludeQuery = False,
+    text_column: TextColumn = None,
+    encoding: FileEncoding = "utf-8",
+    index: IndexFolder = None,
+    index_type: IndexType = None,
+    extend: Extend = False,
+    candidates: Candidates = None,
+    no_verify: NoVerify = False,
+    eval: Eval = None,
+    groups: Groups = None,
+    data_dir: DataDir = None,
+    labels: Labels = None,
+    pooler: Pooler = None,
+    max_length: MaxLength = None,
+    precision: Precision = "fp32",
+    device: Device = "auto",
+    threads: Threads = None,
+    batch_tokens: BatchTokens = None,
+    format: HitFormat = None,
+    json: Json = False,
+    output: Output = None,
+) -> None:
+    """Find the sentences nearest to a query, or measure how well partners find each other.
+
+    Example: cse retrieve runs/simcse runs/sscl --corpus captions.txt --query "two dogs play" -k 3
+
+    Example: cse retrieve runs/sscl --corpus captions.txt --index captions.index --index-type hnsw
+
+    Example: cse retrieve runs/sscl --index captions.index --query queries.txt > hits.jsonl
+
+    Example: cse retrieve runs/simcse runs/sscl --eval stsb
+    """
+    given = dict(locals())
+    _check(given)
+    if eval is not None:
+        _evaluate(given)
+    else:
+        _search(given)
+
+
+def _check(given: "Given") -> None:
+    """Refuse options that say nothing together, before anything is read."""
+    from cse_cli.cli.report import check_output
+    from cse_cli.shards import process
+
+    check_output(given["output"])
+    ways = {"query", "corpus", "index"} & {name for name, value in given.items() if value}
+    if given["eval"] is not None:
+        for name in _SEARCH_ONLY:
+            if given[name]:
+                option = "-k" if name == "k" else f"--{name.replace('_', '-')}"
+                raise UsageError(f"{option} is for searching; --eval ranks its own sentences")
+        if given["format"] == JSON_LINES:
+            raise UsageError("--format jsonl is for hits; --eval gives --format json")
+    elif given["query"] is None and not ways >= {"corpus", "index"}:
+        raise UsageError(
+            "nothing to do: give --query to search, --corpus with --index to build, or --eval"
+        )
+    elif not ways & {"corpus", "index"}:
+        raise UsageError("--query needs something to search: --corpus FILE or --index DIR")
+    elif given["extend"] and not ways >= {"corpus", "index"}:
+        raise UsageError("--extend adds --corpus FILE to --index DIR; give both")
+    if given["groups"] is not None and given["eval"] in (None, STSB):
+        raise UsageError("--groups needs --eval FILE, the sentences that are in groups")
+    if process()[1] > 1 and (given["query"] is not None or not ways >= {"corpus", "index"}):
+        raise UsageError("torchrun builds an index (--corpus with --index); query it without")
+    if given["index"] is not None and len(given["models"]) > 1:
+        raise UsageError("--index holds the vectors of one checkpoint; give one")
+
+
+def _search(given: "Given") -> None:
+    """Build what is asked for and answer the queries with every checkpoint."""
+    from cse_cli.cli.hits import Search, choose_count, find, read_queries, show, tell_built
+    from cse_cli.cli.probes import labelled, open_each
+
+    queries = None if given["query"] is None else read_queries(given["query"])
+    names = labelled(given["models"], given["labels"])
+    search = Search.scan(given)
+    search.check_count(given["k"])
+    config = {**given, "checkpoints": names}
+    records = []
+    for _, encoder in open_each(names, _loading(given)):
+        with search.opened(encoder) as searcher:
+            if searcher is None:
+                return
+            if queries is None:
+                tell_built(searcher, json=given["json"], config=config)
+                return
+            k = choose_count(given["k"], len(searcher.index), searcher.index.folder)
+            records += find(
+                searcher,
+                encoder,
+                queries,
+                k,
+                match=given["match"],
+                exclude=given["exclude_query"],
+            )
+    show(records, format=_format(given), output=given["output"], config=config)
+
+
+def _evaluate(given: "Given") -> None:
+    """Score every checkpoint on finding partners."""
+    from cse_cli.cli.probes import labelled, note, open_each
+    from cse_cli.cli.report import report
+    from cse_cli.results import Table
+    from cse_cli.tasks.retrieve import evaluate_retrieval
+
+    names = labelled(given["models"], given["labels"])
+    task, split, partners = _partners(given)
+    table = Table()
+    for label, encoder in open_each(names, _loading(given)):
+        encode = partial(encoder.encode, progress=True)
+        table.extend(
+            evaluate_retrieval(
+                encode, partners, model=label, task=task, split=split, match=given["match"]
+            )
+        )
+    title = f"{task}: {len(partners.texts)} sentences, {len(partners.pairs)} queries"
+    report(
+        table,
+        command="retrieve",
+        config={**given, "checkpoints": names},
+        format=_format(given) or "table",
+        output=given["output"],
+        title=note(title, task),
+    )
+
+
+def _partners(given: "Given") -> "tuple[str, str, Partners]":
+    """Name, split and partners of what `--eval` asks for."""
+    from cse_cli.cli.inputs import data_folder
+    from cse_cli.cli.probes import stsb_pairs
+    from cse_cli.data.partners import load_groups, load_partners, partners_of_pairs
+
+    source = given["eval"]
+    if source == STSB:
+        task, pairs = stsb_pairs(data_folder(given["data_dir"]), "test")
+        return task, "test", partners_of_pairs(pairs)
+    if given["groups"] is not None:
+        return Path(source).stem, "", load_groups(source, given["groups"])
+    return Path(source).stem, "", load_partners(source)
+
+
+def _loading(given: "Given") -> dict[str, Any]:
+    names = ("pooler", "max_length", "precision", "device", "threads", "batch_tokens")
+    return {name: given[name] for name in names}
+
+
+def _format(given: "Given") -> str | None:
+    return "json" if given["json"] else given["format"]
