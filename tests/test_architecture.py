@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from cse_cli.methods import INGREDIENTS
+
 PACKAGE = Path(__file__).parents[1] / "cse_cli"
 FILES = sorted(PACKAGE.rglob("*.py"))
 
@@ -91,16 +93,14 @@ def test_modules_and_functions_stay_small(path: Path) -> None:
             assert node.end_lineno - node.lineno <= MAX_FUNCTION, node.name
 
 
-@pytest.mark.parametrize("folder", ["methods", "tasks"])
-def test_methods_and_tasks_do_not_import_each_other(folder: str) -> None:
-    shared = {"base", "resolve", "catalog", "edits"}
-    for path in (PACKAGE / folder).glob("*.py"):
-        if path.stem in ("__init__", *shared):
-            continue
-        for module, _ in imports(path):
-            parts = module.split(".")
-            if parts[:2] == ["cse_cli", folder] and len(parts) > 2:
-                assert parts[2] in {path.stem, *shared}, f"{path.name} imports {module}"
+def test_ingredients_and_tasks_do_not_import_each_other() -> None:
+    ingredients = {target.partition(":")[0] for target in INGREDIENTS.values()}
+    tasks = {f"cse_cli.tasks.{path.stem}" for path in (PACKAGE / "tasks").glob("[!_]*.py")}
+    for family in (ingredients, tasks):
+        for name in family:
+            path = PACKAGE.parent / (name.replace(".", "/") + ".py")
+            others = family & {module for module, _ in imports(path)}
+            assert others <= {name}, f"{name} imports {others}"
 
 
 HEAVY = ("torch", "numpy", "pandas", "transformers", "scipy", "sklearn", "matplotlib")
