@@ -19,6 +19,7 @@ from torch.nn.functional import normalize
 from cse_cli.backbone import block_output, find_blocks, find_final_norm
 from cse_cli.batching import budget_groups, step_groups
 from cse_cli.data.tokens import Tokens
+from cse_cli.dropout import dropout_off, first_token_only
 from cse_cli.errors import UsageError
 from cse_cli.pooling import POOLER_LAYERS, pool_layer
 from cse_cli.progress import track, warn
@@ -164,13 +165,19 @@ class Encoder(nn.Module):
         mask = tokens.mask[:, :longest].to(self.device, non_blocking=True)
         full = bool((tokens.lengths == longest).all())
         own = {layer % (self.num_layers + 1) for layer in POOLER_LAYERS[self.pooler]}
-        with self._captured({*own, *layers}, mask) as found:
+        with self._captured({*own, *layers}, mask) as found, self._shortcut():
             output = self.backbone(ids, attention_mask=None if full else mask.long())
         last = output.last_hidden_state
         found[self.num_layers] = pool_layer(last, mask, self.pooler)
         vectors = [found[layer] for layer in sorted(own)]
         pooled = vectors[0] if len(vectors) == 1 else torch.stack(vectors).mean(dim=0)
         return Pooled(pooled, {layer: found[layer] for layer in layers})
+
+    def _shortcut(self) -> contextlib.AbstractContextManager[None]:
+        """What the last block may skip: all but [CLS], where that is all the pooler reads."""
+        if self.pooler != "cls":
+            return contextlib.nullcontext()
+        return first_token_only(find_blocks(self.backbone)[-1])
 
     @contextlib.contextmanager
     def _captured(self, layers: set[int], mask: Tensor) -> Iterator[dict[int, Tensor]]:
@@ -286,22 +293,6 @@ class Encoder(nn.Module):
         """Dropout off in the whole encoder, and every module's mode put back afterwards."""
         with dropout_off(self):
             yield
-
-
-@contextlib.contextmanager
-def dropout_off(module: nn.Module) -> Iterator[None]:
-    """Evaluation mode for `module`, then every submodule's own mode restored.
-
-    The whole module is switched: attention reads its own `training` flag for its dropout, so
-    switching only the `nn.Dropout` modules would leave that on.
-    """
-    modes = [(part, part.training) for part in module.modules()]
-    module.eval()
-    try:
-        yield
-    finally:
-        for part, training in modes:
-            part.training = training
 
 
 def check_layer(layer: int | str, num_layers: int) -> int:

@@ -12,7 +12,8 @@ from torch import Tensor, nn
 
 from cse_cli.backbone import find_blocks
 from cse_cli.data.tokens import Tokens
-from cse_cli.encoder import Encoder, dropout_off
+from cse_cli.dropout import dropout_off
+from cse_cli.encoder import Encoder
 from cse_cli.methods.base import Needs, Views
 from cse_cli.methods.diffcse import ReplacedTokens, conditioned
 from cse_cli.training.step import encode_views

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from cse_cli.encoder import dropout_off
+from cse_cli.dropout import dropout_off
 from cse_cli.maths import cosine, info_nce
 from cse_cli.methods.base import Needs
 from cse_cli.methods.edited_views import EditedViews

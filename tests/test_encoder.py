@@ -7,7 +7,8 @@ import torch
 from torch import nn
 
 from cse_cli.data.tokens import Tokens
-from cse_cli.encoder import Encoder, check_layer, dropout_off
+from cse_cli.dropout import dropout_off
+from cse_cli.encoder import Encoder, check_layer
 from cse_cli.errors import UsageError
 from cse_cli.pooling import POOLER_LAYERS, pool
 from tests.families import FAMILIES, make_family

@@ -11,7 +11,8 @@ from safetensors.numpy import load_file
 from torch import Tensor, nn
 
 from cse_cli.data.tokens import Tokens
-from cse_cli.encoder import Encoder, dropout_off
+from cse_cli.dropout import dropout_off
+from cse_cli.encoder import Encoder
 from cse_cli.errors import UsageError
 from cse_cli.methods.base import Needs, Views
 from cse_cli.methods.edits import choose, corrupt, edit_counts

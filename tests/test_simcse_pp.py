@@ -13,7 +13,8 @@ from cse_cli.config.ingredients import (
     OffDropoutConfig,
 )
 from cse_cli.data.tokens import Tokens
-from cse_cli.encoder import Encoder, dropout_off
+from cse_cli.dropout import dropout_off
+from cse_cli.encoder import Encoder
 from cse_cli.errors import UsageError
 from cse_cli.maths import barlow_twins, cosine, dimension_wise
 from cse_cli.methods.base import Views

@@ -9,7 +9,8 @@ from torch import Tensor
 
 from cse_cli.config.ingredients import LayerNegativesConfig
 from cse_cli.data.tokens import Tokens
-from cse_cli.encoder import Encoder, dropout_off
+from cse_cli.dropout import dropout_off
+from cse_cli.encoder import Encoder
 from cse_cli.errors import UsageError
 from cse_cli.heads import build_head
 from cse_cli.methods.base import Needs, Views, draw

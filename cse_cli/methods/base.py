@@ -15,7 +15,8 @@ import torch
 from torch import Tensor, nn
 
 from cse_cli.data.tokens import Tokens
-from cse_cli.encoder import Encoder, dropout_off
+from cse_cli.dropout import dropout_off
+from cse_cli.encoder import Encoder
 
 
 def draw(seed: int, step: int, name: str) -> torch.Generator:

@@ -16,7 +16,8 @@ import torch
 from torch import Tensor
 
 from cse_cli.data.tokens import Tokens
-from cse_cli.encoder import Encoder, Pooled, dropout_off
+from cse_cli.dropout import dropout_off
+from cse_cli.encoder import Encoder, Pooled
 from cse_cli.training import distributed
 
 Autocast = Callable[[], AbstractContextManager[object]]

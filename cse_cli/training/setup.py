@@ -18,6 +18,7 @@ from cse_cli.backbone import load_config, load_tokenizer
 from cse_cli.config.generative import ReplacedTokensConfig
 from cse_cli.data.corpus import Corpus, open_corpus
 from cse_cli.data.order import order
+from cse_cli.dropout import use_fast_dropout
 from cse_cli.encoder import Encoder, check_layer
 from cse_cli.errors import InputError, UsageError
 from cse_cli.heads import build_head
@@ -164,6 +165,8 @@ def build_encoder(run: Run, source: Source, *, supervised: bool) -> Encoder:
         dropout=settings.dropout,
         normalize=False,
     )
+    if settings.device == "cpu":
+        use_fast_dropout(encoder.backbone)
     if encoder.keep_head:
         warn(f"{source.name}: its dense layer is replaced by the training head")
     encoder.head = build_head(settings.head, encoder.width, settings.project_dim)

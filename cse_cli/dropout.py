@@ -1,0 +1,135 @@
+"""Dropout that a processor can afford, and passes that skip what nobody reads.
+
+PyTorch draws a CPU's dropout mask one Bernoulli number at a time on one core, which takes a third
+of a SimCSE step. Here four mask bits come out of one 64-bit draw of the same generator: each of its
+four 16-bit words is compared with p, so the rate is p rounded to 1/65536 and the scale is that of
+the rounded rate. Seeds, saved random states and replays work as with `nn.Dropout`.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+WORDS = 1 << 16  # values of the 16-bit words that are compared with p
+ATTENTION = "cse_sdpa"
+
+
+class _FastDropout(torch.autograd.Function):
+    """x (any shape) with a share p set to 0 and the rest scaled by 1 / (1 - p)."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, cut: int) -> Tensor:
+        draws = torch.empty((x.numel() + 3) // 4, dtype=torch.int64).random_(-(2**63), None)
+        words = draws.view(torch.int16)[: x.numel()].view(x.shape)
+        keep = words >= cut - WORDS // 2
+        ctx.save_for_backward(keep)
+        ctx.scale = WORDS / (WORDS - cut)
+        return torch.where(keep, x, 0).mul_(ctx.scale)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        (keep,) = ctx.saved_tensors
+        return torch.where(keep, gradients[0], 0).mul_(ctx.scale), None
+
+
+def fast_dropout(x: Tensor, p: float) -> Tensor:
+    """Dropout at rate `p` (rounded to 1/65536) of a CPU tensor, with its gradient."""
+    cut = round(p * WORDS)
+    if cut == 0 or x.numel() == 0:
+        return x
+    if cut == WORDS:
+        return x * 0
+    return _FastDropout.apply(x, cut)  # type: ignore[no-any-return]
+
+
+class FastDropout(nn.Dropout):
+    """`nn.Dropout` by `fast_dropout`."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Any shape; the identity in evaluation mode."""
+        return fast_dropout(x, self.p) if self.training else x
+
+
+def _attention(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    dropout: float = 0.0,
+    scaling: float | None = None,
+    **options: Any,
+) -> tuple[Tensor, None]:
+    """softmax(q k^T / sqrt(d) + mask) with fast dropout, times v: (B, H, T, d) -> (B, T, H, d).
+
+    Without dropout it is transformers' sdpa attention, whose masks it takes.
+    """
+    if dropout == 0.0:
+        from transformers.integrations.sdpa_attention import sdpa_attention_forward
+
+        return sdpa_attention_forward(
+            module, query, key, value, attention_mask, dropout=0.0, scaling=scaling, **options
+        )
+    scale = query.shape[-1] ** -0.5 if scaling is None else scaling
+    scores = (query * scale) @ key.transpose(2, 3)  # (B, H, T, T)
+    if attention_mask is not None:
+        if attention_mask.dtype == torch.bool:
+            scores = scores.masked_fill(~attention_mask, torch.finfo(scores.dtype).min)
+        else:
+            scores = scores + attention_mask
+    weights = fast_dropout(scores.softmax(dim=-1).to(value.dtype), dropout)
+    return (weights @ value).transpose(1, 2).contiguous(), None
+
+
+def use_fast_dropout(backbone: Any) -> None:
+    """Switch a backbone that trains on a CPU to fast dropout, in its modules and its attention."""
+    from transformers import AttentionInterface, AttentionMaskInterface
+    from transformers.masking_utils import sdpa_mask
+
+    for module in list(backbone.modules()):
+        for name, child in module.named_children():
+            if type(child) is nn.Dropout:
+                setattr(module, name, FastDropout(child.p).train(child.training))
+    if backbone.config._attn_implementation == "sdpa":
+        AttentionInterface.register(ATTENTION, _attention)
+        AttentionMaskInterface.register(ATTENTION, sdpa_mask)
+        backbone.set_attn_implementation(ATTENTION)
+
+
+@contextmanager
+def first_token_only(last_block: nn.Module) -> Iterator[None]:
+    """Let the last block compute its output for the first token only.
+
+    A [CLS] pooler reads nothing else, and what other tokens would need there is three quarters of
+    a block. It works where a block has the structure of BERT's (attention with an `output` that
+    takes the context and the residual, then `intermediate`); other blocks are left as they are.
+    """
+    attention = getattr(last_block, "attention", None)
+    output = getattr(attention, "output", None)
+    if output is None or not hasattr(last_block, "intermediate"):
+        yield
+        return
+    hook = output.register_forward_pre_hook(lambda _, args: tuple(a[:, :1] for a in args))
+    try:
+        yield
+    finally:
+        hook.remove()
+
+
+@contextmanager
+def dropout_off(module: nn.Module) -> Iterator[None]:
+    """Evaluation mode for `module`, then every submodule's own mode restored.
+
+    The whole module is switched: attention reads its own `training` flag for its dropout, so
+    switching only the `nn.Dropout` modules would leave that on.
+    """
+    modes = [(part, part.training) for part in module.modules()]
+    module.eval()
+    try:
+        yield
+    finally:
+        for part, training in modes:
+            part.training = training
