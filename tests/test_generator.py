@@ -117,6 +117,18 @@ def test_another_vocabulary_is_refused_before_any_weights_are_read(
     assert f"--generator {other}: its vocabulary is not that of" in result.stderr
 
 
+def test_a_generator_that_is_no_masked_language_model_is_told(
+    tiny_bert: Path, tmp_path: Path
+) -> None:
+    tokenizer = Encoder.load(str(tiny_bert), pooler="cls").tokenizer
+    with pytest.raises(InputError, match="no such folder"):
+        check_vocabulary("start", tokenizer, str(tmp_path / "absent"))
+    folder = make_tiny_bert(tmp_path / "other")
+    (folder / "config.json").write_text('{"model_type": "vit"}')
+    with pytest.raises(InputError, match="a vit model is no masked language model"):
+        check_vocabulary("start", tokenizer, str(folder))
+
+
 def test_a_tokenizer_without_a_mask_is_refused(tiny_bert: Path) -> None:
     tokenizer = Encoder.load(str(tiny_bert), pooler="cls").tokenizer
     tokenizer.mask_token = None

@@ -14,29 +14,35 @@ from cse_cli.methods.edits import Edit
 from cse_cli.methods.passes import length_groups, logits_at, model_inputs
 
 
-def load_masked_lm(source: str) -> tuple[Any, bool]:
-    """(masked language model, whether its head was in the checkpoint) of a hub id or folder.
-
-    Raises InputError for a family that has no masked language model.
-    """
+def masked_lm_config(source: str) -> Any:
+    """The configuration of a hub id or folder; InputError where its family has no masked LM."""
     from transformers import AutoModelForMaskedLM
 
     config = load_config(source)
     if type(config) not in AutoModelForMaskedLM._model_mapping:
         raise InputError(f"{source}: a {config.model_type} model is no masked language model")
-    model, report = load_weights(AutoModelForMaskedLM, source, config)
+    return config
+
+
+def load_masked_lm(source: str) -> tuple[Any, bool]:
+    """(masked language model, whether its head was in the checkpoint) of a hub id or folder."""
+    from transformers import AutoModelForMaskedLM
+
+    model, report = load_weights(AutoModelForMaskedLM, source, masked_lm_config(source))
     return model, not report["missing_keys"]
 
 
 def check_vocabulary(source: str, tokenizer: Any, generator: str | None) -> None:
     """Refuse a `generator` whose tokens are not those of the encoder at `source`; no weights read.
 
-    Raises UsageError where the encoder has no mask token or the vocabularies differ.
+    Raises UsageError where the encoder has no mask token or the vocabularies differ, InputError
+    where `generator` is not there or no masked language model.
     """
     if tokenizer.mask_token_id is None:
         raise UsageError(f"{source}: its tokenizer has no mask token, which replaced-tokens needs")
     if generator is None:
         return
+    masked_lm_config(generator)
     other = load_tokenizer(generator)
     same = other.get_vocab() == tokenizer.get_vocab()
     if not same or other.mask_token_id != tokenizer.mask_token_id:
@@ -53,6 +59,8 @@ def draw_tokens(logits: Tensor, lots: Tensor | None) -> Tensor:
     """
     if lots is None:
         return logits.argmax(-1)
+    if torch.are_deterministic_algorithms_enabled():
+        logits, lots = logits.cpu(), lots.cpu()  # a GPU's running sum is refused there
     reached = logits.softmax(-1).cumsum(-1)  # (M, V)
     wanted = lots[:, None] * reached[:, -1:]
     found = torch.searchsorted(reached, wanted, right=True).squeeze(-1)
