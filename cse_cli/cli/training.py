@@ -9,7 +9,7 @@ from typing import Any
 from cse_cli.cli.group import Interrupted
 from cse_cli.cli.stdout import write_stdout
 from cse_cli.config.fields import flag
-from cse_cli.config.sources import gather, load_recipe, read_toml
+from cse_cli.config.sources import gather, load_recipe, merge, read_toml
 from cse_cli.data.locate import resolve_data_dir
 from cse_cli.errors import CseError, UsageError
 from cse_cli.methods.resolve import Run, resolve
@@ -39,6 +39,8 @@ def run_training(
     if resume and seeds is None:
         if out is None:
             raise UsageError("--resume needs the --out of the run to go on with")
+        if config is not None or recipe is not None or sets:
+            raise UsageError("--resume goes on with the run's own settings, not with others")
         run, sources = resumed(options, out), {}
     else:
         run, sources = configured(options, config, recipe, sets)
@@ -89,16 +91,14 @@ def resumed(options: Mapping[str, Any], out: Path) -> Run:
     stored = out / "train" / "config.toml"
     if not stored.is_file():
         raise UsageError(f"{out} holds no run to --resume")
-    values, _ = gather(read_toml(stored))
-    typed, _ = gather({k: v for k, v in options.items() if v is not None and v != []})
-    typed_names = {name for name, value in options.items() if value not in (None, [])}
-    for name in sorted(typed_names - RESUMABLE):
+    values, _ = merge([(str(stored), read_toml(stored))])
+    typed, _ = merge([("option", {k: v for k, v in options.items() if v not in (None, [])})])
+    for name in sorted(typed.keys() - RESUMABLE):
         if typed[name] != values.get(name):
             raise UsageError(
                 f"--resume goes on with the run's own settings; leave {flag(name)} out"
             )
-    values.update({name: typed[name] for name in typed_names & RESUMABLE})
-    return resolve(values)
+    return resolve(values | {name: typed[name] for name in typed.keys() & RESUMABLE})
 
 
 def on_this_machine(run: Run) -> Run:

@@ -42,7 +42,13 @@ def gather(
     layers.append(("--set", dict(split_set(text) for text in sets)))
     typed = {name: value for name, value in options.items() if value is not None}
     layers.append(("option", typed))
+    return merge(layers)
 
+
+def merge(
+    layers: Sequence[tuple[str, Mapping[str, Any]]],
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """(values, sources) of named layers of settings, the last one to set a name winning."""
     owners = option_owners()
     values: dict[str, Any] = {}
     sources: dict[str, str] = {}
