@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: setup demo test slow lint types docs check bench clean
+.PHONY: setup demo test slow lint types docs check clean
 
 setup: $(VENV)/.installed
 
@@ -36,9 +36,6 @@ docs: setup
 
 check: lint types
 	$(BIN)/python scripts/cli_docs.py --check
-
-bench: setup
-	$(BIN)/python -m benchmarks
 
 clean:
 	rm -rf $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
