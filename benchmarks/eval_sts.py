@@ -14,21 +14,22 @@ import sys
 
 from turns import ASSETS, MODEL, environment, header, in_turns, row
 
+TASKS = ["STS12", "STS13", "STS14", "STS15", "STS16", "STS-B", "SICK-R"]
 DATA = ASSETS / "data" / "senteval"
 
 
-def peer() -> None:
-    """The seven tasks with sentence-transformers; prints {task: spearman}."""
+def peer(tasks: list[str]) -> None:
+    """The tasks with sentence-transformers; prints {task: spearman}."""
     import numpy as np
     import torch
     from scipy.stats import spearmanr
     from sentence_transformers import SentenceTransformer
 
-    from cse_cli.data.sts import STS_TASKS, load_sts
+    from cse_cli.data.sts import load_sts
 
     model = SentenceTransformer(str(MODEL), device="cpu", model_kwargs={"dtype": torch.float32})
     scores = {}
-    for task in STS_TASKS:
+    for task in tasks:
         cosines, gold = [], []
         for pairs in load_sts(DATA, task).values():
             a, b = model.encode(pairs.a), model.encode(pairs.b)
@@ -60,15 +61,17 @@ def worst_difference(ours: list[str], theirs: list[str]) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--tasks", nargs="+", default=TASKS, help="fewer, for a quick look")
     parser.add_argument("--peer", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.peer:
-        peer()
+        peer(options.tasks)
         return
     ours = [sys.executable, "-m", "cse_cli", "eval-sts", str(MODEL), "--data-dir", str(DATA)]
-    theirs = [sys.executable, __file__, "--peer"]
+    ours += ["--tasks", ",".join(options.tasks)]
+    theirs = [sys.executable, __file__, "--peer", "--tasks", *options.tasks]
     seconds = in_turns({"cse": ours, "peer": theirs}, options.rounds)
-    print(header("seven STS tasks, all-MiniLM-L6-v2, fp32"))
+    print(header(f"{len(options.tasks)} STS tasks, all-MiniLM-L6-v2, fp32"))
     print(row("whole command", seconds["cse"], seconds["peer"]))
     print(f"\nlargest difference of a score x 100: {worst_difference(ours, theirs):.4f}")
 
