@@ -26,6 +26,7 @@ from cse_cli.progress import track, warn
 
 WINDOW = 65536  # texts tokenised and grouped at a time, so that memory stays bounded
 LAUNCH = {"cpu": 96, "cuda": 1 << 20}  # what one more group costs, in tokens (see step_groups)
+BATCH_TOKENS = {"cpu": 1024, "cuda": 1 << 15}  # a forward pass: what stays in a core's cache
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
@@ -61,7 +62,7 @@ class Encoder(nn.Module):
 
     `head` stands behind the pooled vector in training; at evaluation it is applied only where
     `keep_head` says so. `max_length` counts tokens with the special ones, `normalize` scales
-    evaluation vectors to unit length.
+    evaluation vectors to unit length, `batch_tokens` bounds one forward pass of `encode`.
     """
 
     def __init__(
@@ -75,7 +76,7 @@ class Encoder(nn.Module):
         head: nn.Module | None = None,
         keep_head: bool = False,
         normalize: bool = False,
-        batch_tokens: int = 4096,
+        batch_tokens: int | None = None,
     ):
         super().__init__()
         self.backbone = backbone
@@ -88,6 +89,7 @@ class Encoder(nn.Module):
         self.normalize = normalize
         self.batch_tokens = batch_tokens
         self._fingerprint: str | None = None
+        self.compiled: Callable[[Tokens, Sequence[int]], Pooled] | None = None  # see compiled.py
 
     @classmethod
     def load(cls, name_or_path: str, **options: Any) -> "Encoder":
@@ -147,6 +149,8 @@ class Encoder(nn.Module):
         Rows are grouped by length inside, and returned in their order. `layers` names the blocks
         (1 … L) whose pooled states are wanted too; no other state is kept.
         """
+        if self.compiled is not None:
+            return self.compiled(tokens, layers)
         launch = LAUNCH.get(self.device.type, LAUNCH["cuda"])
         groups = step_groups(tokens.lengths.tolist(), launch)
         if len(groups) == 1:
@@ -161,8 +165,7 @@ class Encoder(nn.Module):
     def _pool_rows(self, tokens: Tokens, layers: Sequence[int]) -> Pooled:
         """`pooled` for one group, trimmed to its longest row."""
         longest = int(tokens.lengths.max())
-        ids = tokens.ids[:, :longest].to(self.device, non_blocking=True)
-        mask = tokens.mask[:, :longest].to(self.device, non_blocking=True)
+        ids, mask = tokens.narrowed(longest).on(self.device)
         full = bool((tokens.lengths == longest).all())
         own = {layer % (self.num_layers + 1) for layer in POOLER_LAYERS[self.pooler]}
         with self._captured({*own, *layers}, mask) as found, self._shortcut():
@@ -275,10 +278,11 @@ class Encoder(nn.Module):
         """Groups of token rows with their positions in `texts`; warns of truncation at the end."""
         truncated = 0
         pad = self.tokenizer.pad_token_id
+        budget = self.batch_tokens or BATCH_TOKENS.get(self.device.type, BATCH_TOKENS["cuda"])
         for start in range(0, len(texts), WINDOW):
             ids, cut = self.tokenize(texts[start : start + WINDOW])
             truncated += cut
-            groups = budget_groups([len(row) for row in ids], self.batch_tokens)
+            groups = budget_groups([len(row) for row in ids], budget)
             label = f"encoding with {self.name}"
             for group in track(groups, len(groups), label) if progress else groups:
                 yield group + start, Tokens.from_rows([ids[i] for i in group], pad)
