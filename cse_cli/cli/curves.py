@@ -11,9 +11,9 @@ from cse_cli.cli.probes import (
     FIGURES_PANEL,
     Labels,
     Out,
+    Outputs,
     Probe,
     Show,
-    check_outputs,
     finish,
     labelled,
 )
@@ -65,7 +65,7 @@ def curves(
     from cse_cli.results import Table
     from cse_cli.tasks.curves import training_curves
 
-    check_outputs(out, show, output)
+    outputs = Outputs(format, json, output, out, show).check()
     names, table = labelled(runs, labels), Table()
     for label, run in names.items():
         table.extend(training_curves(Path(run).expanduser(), model=label))
@@ -78,13 +78,9 @@ def curves(
 
     finish(
         Probe(table, [("Training runs", _summary(table))], draw, _lines(table, chosen)),
+        outputs,
         command="curves",
         config={"runs": names, "metrics": chosen},
-        format=format,
-        json=json,
-        output=output,
-        out=out,
-        show=show,
     )
 
 

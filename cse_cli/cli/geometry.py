@@ -23,10 +23,10 @@ from cse_cli.cli.options import (
 from cse_cli.cli.probes import (
     Labels,
     Out,
+    Outputs,
     Probe,
     Show,
     by_subset,
-    check_outputs,
     finish,
     labelled,
     note,
@@ -107,7 +107,7 @@ def geometry(
     """
     from cse_cli.cli.inputs import data_folder
 
-    check_outputs(out, show, output)
+    outputs = Outputs(format, json, output, out, show).check()
     names, chosen = labelled(models, labels), _views(views)
     sentences = _sentences(corpus)
     loading = {
@@ -122,6 +122,7 @@ def geometry(
     task, pairs = stsb_pairs(data_folder(data_dir), "test")
     finish(
         _probe(names, loading, task, pairs, {**settings, "corpus": sentences}),
+        outputs,
         command="geometry",
         config={
             "checkpoints": names,
@@ -130,11 +131,6 @@ def geometry(
             **settings,
             **loading,
         },
-        format=format,
-        json=json,
-        output=output,
-        out=out,
-        show=show,
     )
 
 

@@ -21,13 +21,12 @@ from cse_cli.cli.options import (
     choice,
 )
 from cse_cli.cli.probes import (
-    DEMO,
     Labels,
     Out,
+    Outputs,
     Probe,
     Show,
     by_subset,
-    check_outputs,
     finish,
     labelled,
     note,
@@ -104,7 +103,7 @@ def length_bias(
     """
     from cse_cli.cli.inputs import data_folder
 
-    check_outputs(out, show, output)
+    outputs = Outputs(format, json, output, out, show).check()
     names = labelled(models, labels)
     pairs = _load(data_folder(data_dir), tasks)
     loading = {
@@ -118,6 +117,7 @@ def length_bias(
     settings = {"threshold": threshold, "unit": unit, "resamples": resamples, "seed": seed}
     finish(
         _probe(names, loading, pairs, settings),
+        outputs,
         command="length-bias",
         config={
             "checkpoints": names,
@@ -126,11 +126,6 @@ def length_bias(
             **settings,
             **loading,
         },
-        format=format,
-        json=json,
-        output=output,
-        out=out,
-        show=show,
     )
 
 
@@ -145,7 +140,7 @@ def _load(folder: Path | None, names: Sequence[str] | None) -> "dict[str, dict[s
         if name.lower() not in known:
             raise UsageError(f"--tasks: unknown task '{name}'; {suggestion(name, STS_TASKS)}")
     if folder is None:
-        from cse_cli.data.builtin import DEMO_NOTICE, demo_pairs
+        from cse_cli.data.builtin import DEMO_NOTICE, DEMO_TASK, demo_pairs
 
         if asked:
             raise InputError(
@@ -153,7 +148,7 @@ def _load(folder: Path | None, names: Sequence[str] | None) -> "dict[str, dict[s
                 "or get it with `cse data fetch senteval`"
             )
         warn(DEMO_NOTICE)
-        return {DEMO: {DEMO: demo_pairs("test")}}
+        return {DEMO_TASK: {DEMO_TASK: demo_pairs("test")}}
     chosen = {known[name.lower()] for name in asked} or set(STS_TASKS)
     return {task: load_sts(folder, task) for task in STS_TASKS if task in chosen}
 

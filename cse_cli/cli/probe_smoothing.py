@@ -1,6 +1,6 @@
 """`cse probe-smoothing`: how alike layers and tokens become on the way up (SSCL)."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -24,10 +24,10 @@ from cse_cli.cli.probes import (
     FIGURES_PANEL,
     Labels,
     Out,
+    Outputs,
     Probe,
     Show,
     by_subset,
-    check_outputs,
     finish,
     labelled,
     note,
@@ -38,6 +38,8 @@ from cse_cli.errors import UsageError, suggestion
 
 if TYPE_CHECKING:
     from cse_cli.results import Row, Table
+
+    Texts = Callable[[], Iterable[str]]
 
 TextFile = Annotated[
     str | None,
@@ -118,12 +120,9 @@ def probe_smoothing(
 
     Example: cse probe-smoothing runs/simcse runs/sscl --heatmap "A man plays." --out tokens.svg
     """
-    check_outputs(out, show, output)
+    outputs = Outputs(format, json, output, out, show).check()
     names, kinds = labelled(models, labels), _poolers(poolers)
-    if heatmap is not None and not heatmap.strip():
-        raise UsageError("--heatmap is blank; give a sentence")
-    if layer is not None and heatmap is None:
-        raise UsageError("--layer belongs to --heatmap; the curves show every layer")
+    _check_heatmap(heatmap, layer)
     loading: dict[str, Any] = {
         "pooler": kinds[0] if len(kinds) == 1 else None,
         "max_length": max_length,
@@ -138,6 +137,7 @@ def probe_smoothing(
         probe = _curves(names, loading, kinds, _texts(data_dir, file), no_special)
     finish(
         probe,
+        outputs,
         command="probe-smoothing",
         config={
             "checkpoints": names,
@@ -149,12 +149,14 @@ def probe_smoothing(
             **loading,
             "pooler": kinds,
         },
-        format=format,
-        json=json,
-        output=output,
-        out=out,
-        show=show,
     )
+
+
+def _check_heatmap(sentence: str | None, layer: int | None) -> None:
+    if sentence is not None and not sentence.strip():
+        raise UsageError("--heatmap is blank; give a sentence")
+    if layer is not None and sentence is None:
+        raise UsageError("--layer belongs to --heatmap; the curves show every layer")
 
 
 def _poolers(names: Sequence[str] | None) -> list[str]:
@@ -166,22 +168,30 @@ def _poolers(names: Sequence[str] | None) -> list[str]:
     return list(dict.fromkeys(asked))
 
 
-def _texts(data_dir: Path | None, file: str | None) -> tuple[str, str, list[str]]:
-    """Task, split and sentences: those of `file`, of STS-B test, or of the demo set."""
+def _texts(data_dir: Path | None, file: str | None) -> "tuple[str, str, Texts]":
+    """Task, split and sentences: those of `file`, of STS-B test, or of the demo set.
+
+    A file is read again for each checkpoint, never held; what is wrong with its beginning is told
+    now, before a model is loaded.
+    """
     from cse_cli.cli.inputs import data_folder
     from cse_cli.data.readers import iter_texts
 
-    if file is not None:
-        return "stdin" if file == "-" else Path(file).name, "", list(iter_texts([file]))
-    task, pairs = stsb_pairs(data_folder(data_dir), "test")
-    return task, "test", [*pairs.a, *pairs.b]
+    if file is None:
+        task, pairs = stsb_pairs(data_folder(data_dir), "test")
+        return task, "test", lambda: [*pairs.a, *pairs.b]
+    if Path(file).is_file():
+        next(iter(iter_texts([file])))
+        return Path(file).name, "", lambda: iter_texts([file])
+    held = list(iter_texts([file]))  # a pipe can be read only once
+    return "stdin" if file == "-" else Path(file).name, "", lambda: held
 
 
 def _curves(
     models: dict[str, str],
     loading: dict[str, Any],
     poolers: Sequence[str],
-    source: tuple[str, str, Iterable[str]],
+    source: "tuple[str, str, Texts]",
     no_special: bool,
 ) -> Probe:
     from functools import partial
@@ -195,7 +205,7 @@ def _curves(
     for label, encoder in open_each(models, loading):
         found = smoothing(
             partial(encoder.stream, progress=True),
-            texts,
+            texts(),
             poolers=poolers or [encoder.pooler],
             model=label,
             task=task,

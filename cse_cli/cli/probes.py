@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from cse_cli.encoder import Encoder
     from cse_cli.results import Row, Table
 
-DEMO = "Demo"
 FIGURES_PANEL = "Figure"
 
 Labels = Annotated[
@@ -119,16 +118,18 @@ def stsb_pairs(folder: Path | None, split: str) -> tuple[str, "Pairs"]:
     from cse_cli.progress import warn
 
     if folder is None:
-        from cse_cli.data.builtin import DEMO_NOTICE, demo_pairs
+        from cse_cli.data.builtin import DEMO_NOTICE, DEMO_TASK, demo_pairs
 
         warn(DEMO_NOTICE)
-        return DEMO, demo_pairs(split)
+        return DEMO_TASK, demo_pairs(split)
     return "STS-B", load_sts(folder, "STS-B", split)["STS-B"]
 
 
 def note(title: str, task: str) -> str:
     """The title of a section; it says so where the demo set was measured."""
-    return f"Built-in demo set, not a benchmark: {title}" if task == DEMO else title
+    from cse_cli.data.builtin import DEMO_TASK
+
+    return f"Built-in demo set, not a benchmark: {title}" if task == DEMO_TASK else title
 
 
 def by_subset(
@@ -152,30 +153,31 @@ def by_subset(
     return table
 
 
-def check_outputs(out: Path | None, show: bool, output: Path | None) -> None:
-    """Refuse figure and table files that cannot be written, before anything is measured."""
-    from cse_cli.cli.report import check_output
+@dataclass(frozen=True)
+class Outputs:
+    """Where a probe's numbers and figure go: the options of these names."""
 
-    check_output(output)
-    if out is not None:
-        from cse_cli.figures import check_figure_path
+    format: str
+    json: bool
+    output: Path | None
+    out: Path | None
+    show: bool
 
-        check_figure_path(out)
-    elif show:
-        raise UsageError("--show shows the figure of --out; give --out FIGURE too")
+    def check(self) -> "Outputs":
+        """Refuse files that cannot be written, before anything is measured."""
+        from cse_cli.cli.report import check_output
+
+        check_output(self.output)
+        if self.out is not None:
+            from cse_cli.figures import check_figure_path
+
+            check_figure_path(self.out)
+        elif self.show:
+            raise UsageError("--show shows the figure of --out; give --out FIGURE too")
+        return self
 
 
-def finish(
-    probe: Probe,
-    *,
-    command: str,
-    config: Mapping[str, Any],
-    format: str,
-    json: bool,
-    output: Path | None,
-    out: Path | None,
-    show: bool,
-) -> None:
+def finish(probe: Probe, outputs: Outputs, *, command: str, config: Mapping[str, Any]) -> None:
     """Print the table, write `--output` and the figure; on a terminal without one, sparklines."""
     from cse_cli.cli.report import EXTENSIONS
     from cse_cli.cli.stdout import write_stdout
@@ -183,15 +185,15 @@ def finish(
     from cse_cli.progress import log
     from cse_cli.sparkline import sparklines
 
-    chosen = "json" if json else format
+    chosen = "json" if outputs.json else outputs.format
     terminal = sys.stdout.isatty()
     write_stdout(_text(probe, chosen, command, config, terminal))
-    if output is not None:
-        text = _text(probe, EXTENSIONS[output.suffix.lower()], command, config, False)
-        with whole_file(output) as file:
-            file.write(text.encode())
-    if out is not None:
-        _draw(probe, out, show)
+    if outputs.output is not None:
+        kind = EXTENSIONS[outputs.output.suffix.lower()]
+        with whole_file(outputs.output) as file:
+            file.write(_text(probe, kind, command, config, False).encode())
+    if outputs.out is not None:
+        _draw(probe, outputs.out, outputs.show)
     elif terminal and chosen == "table":
         for line in sparklines(probe.curves):
             log(line)

@@ -9,7 +9,7 @@ from matplotlib.ticker import FuncFormatter, PercentFormatter
 
 from cse_cli.figures.panels import Entries, Series, lines, points, ridges
 from cse_cli.figures.style import DASHES, INK, MUTED, caption, grid, legend, look, styled
-from cse_cli.figures.tables import models, series, tasks
+from cse_cli.figures.tables import models, series, task_names
 from cse_cli.results import Table
 
 PLAIN = FuncFormatter(lambda value, _: f"{value:g}")
@@ -22,7 +22,7 @@ def draw_geometry(table: Table, views: Sequence[str]) -> Figure:
     entries: dict[str, object] = {}
     for axes, view in zip(panels, views, strict=True):
         entries |= {label: handle for handle, label in PANELS[view](axes, table)}
-    caption(figure, tasks(table))
+    caption(figure, ", ".join(task_names(table)))
     legend(figure, [(handle, label) for label, handle in entries.items()])
     return figure
 

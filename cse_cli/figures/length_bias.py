@@ -6,7 +6,7 @@ from matplotlib.figure import Figure
 
 from cse_cli.figures.panels import Series, lines
 from cse_cli.figures.style import caption, grid, legend, look, styled
-from cse_cli.figures.tables import models, series
+from cse_cli.figures.tables import models, series, task_names
 from cse_cli.results import AVERAGE, Table
 
 
@@ -16,8 +16,8 @@ def draw_length_bias(table: Table) -> Figure:
 
     Several tasks are drawn as their average, a single task as itself.
     """
-    measured = list(dict.fromkeys(row.task for row in table if row.task != AVERAGE))
-    shown = AVERAGE if len(measured) > 1 else measured[0]
+    several = any(row.task == AVERAGE for row in table)
+    shown = AVERAGE if several else next(iter(table)).task
     names, unit = models(table), next(row.keys["unit"] for row in table if "unit" in row.keys)
     bins = list(dict.fromkeys(r.keys["subset"] for r in table if "subset" in r.keys))
     bins.sort(key=lambda name: int(name.split("-")[0].rstrip("+")))
@@ -39,7 +39,9 @@ def draw_length_bias(table: Table) -> Figure:
         axes.set_xlabel(f"Difference in length ({unit}s)")
         axes.set_xticks(range(len(bins)), labels=bins)
         axes.set_xlim(-0.3, len(bins) - 0.7)
-    what = f"Mean of {', '.join(measured)}" if len(measured) > 1 else shown
-    caption(figure, f"{what}; 95 % bootstrap bands")
+    what = task_names(Table([row for row in table if row.task != AVERAGE]))
+    if several:
+        what = [f"Mean of {', '.join(what) if len(what) < 4 else f'{len(what)} tasks'}"]
+    caption(figure, f"{what[0]}; 95 % bootstrap bands")
     legend(figure, entries)
     return figure

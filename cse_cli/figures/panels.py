@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.image import AxesImage
 
-from cse_cli.figures.style import COLOURS, INK, MUTED, Look
+from cse_cli.figures.style import COLOURS, INK, MUTED, Look, shortened
 
 Entries = list[tuple[Any, str]]
 # White to the palette's blue and on to ink: order is visible in grey as well.
@@ -120,7 +120,7 @@ def matrix(axes: Axes, one: Matrix, *, low: float, high: float = 1.0) -> AxesIma
     axes.tick_params(length=0)
     axes.grid(False)
     axes.spines[:].set_visible(False)
-    axes.set_title(one.title)
+    axes.set_title(shortened(one.title, 30))
     if count <= NUMBERED:
         for (row, column), value in np.ndenumerate(one.values):
             ink = "white" if (value - low) / (high - low) > 0.55 else INK

@@ -7,7 +7,7 @@ from matplotlib.ticker import MaxNLocator
 
 from cse_cli.figures.panels import Matrix, lines, matrix
 from cse_cli.figures.style import MUTED, caption, grid, legend, look, styled
-from cse_cli.figures.tables import models, series, tasks
+from cse_cli.figures.tables import models, series, task_names
 from cse_cli.results import Table
 
 
@@ -48,7 +48,7 @@ def draw_smoothing(table: Table) -> Figure:
     for axes in (between, within):
         axes.set_xlim(-0.03 * depth, 1.03 * depth)
         axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=13))
-    caption(figure, f"{tasks(table)}: mean and its 95 % confidence band")
+    caption(figure, f"{', '.join(task_names(table))}: mean and its 95 % band")
     legend(figure, entries)
     return figure
 

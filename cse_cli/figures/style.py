@@ -24,6 +24,7 @@ COLUMN = 3.35  # inches: one column of a two-column paper
 FORMATS = (".png", ".svg", ".pdf")
 INK = "#1a1a1a"
 MUTED = "#6b6b6b"
+HANDLE, LETTER = 0.5, 0.062  # inches that a legend's sign and one letter of its text take
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#555555")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 DASHES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (1.2, 1.2)), (0, (5, 1.2, 1.2, 1.2)))
@@ -108,7 +109,13 @@ def grid(panels: int, *, height: float, columns: int = 1) -> tuple[Figure, list[
 def caption(figure: Figure, text: str) -> None:
     """A line above all panels that says what was measured."""
     _grow(figure, 0.2)
+    text = shortened(text, int(figure.get_figwidth() / LETTER))
     figure.suptitle(text, fontsize=7.5, color=MUTED, x=0.01, horizontalalignment="left")
+
+
+def shortened(label: str, most: int) -> str:
+    """At most `most` letters; the end of a long name, which tells paths apart, is kept."""
+    return label if len(label) <= most else f"…{label[1 - most :]}"
 
 
 def legend(figure: Figure, entries: Sequence[tuple[Any, str]]) -> None:
@@ -116,11 +123,13 @@ def legend(figure: Figure, entries: Sequence[tuple[Any, str]]) -> None:
 
     `entries` are (handle, label). It takes as many columns as fit the figure's width.
     """
-    handles, labels = [handle for handle, _ in entries], [label for _, label in entries]
-    if not labels:
+    if not entries:
         return
-    widest = 0.5 + 0.06 * max(map(len, labels))  # inches, at this type size
-    columns = max(1, min(len(labels), int(figure.get_figwidth() / widest)))
+    width = figure.get_figwidth()
+    handles = [handle for handle, _ in entries]
+    labels = [shortened(label, int((width - HANDLE) / LETTER)) for _, label in entries]
+    columns = int(width / (HANDLE + LETTER * max(map(len, labels))))
+    columns = max(1, min(len(labels), columns))
     _grow(figure, 0.08 + 0.16 * -(-len(labels) // columns))
     # Matplotlib hides labels that begin with an underscore; a space of no width saves them.
     shown = ["\u200b" + label if label.startswith("_") else label for label in labels]

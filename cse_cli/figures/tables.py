@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from cse_cli.data.builtin import DEMO_TASK
 from cse_cli.figures.panels import Series
 from cse_cli.figures.style import Look
 from cse_cli.results import Row, Table
@@ -12,10 +13,11 @@ def models(table: Table) -> list[str]:
     return list(dict.fromkeys(row.model for row in table))
 
 
-def tasks(table: Table) -> str:
-    """What was measured, for a title: `STS-B test`, or several names."""
-    names = dict.fromkeys(f"{row.task} {row.split}".strip() for row in table)
-    return ", ".join(names)
+def task_names(table: Table) -> list[str]:
+    """What was measured, for a caption: `STS-B test`; the demo set says what it is."""
+    known = {DEMO_TASK: "Built-in demo set, not a benchmark"}
+    names = [known.get(row.task, f"{row.task} {row.split}".strip()) for row in table]
+    return list(dict.fromkeys(names))
 
 
 def series(table: Table, metric: str, key: str, *, label: str, look: Look, **wanted: Any) -> Series:

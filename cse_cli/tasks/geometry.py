@@ -38,6 +38,7 @@ THRESHOLDS = tuple(round(0.02 * step, 2) for step in range(51))  # of |correlati
 BATCHES = (16, 32, 64, 128, 256, 512)
 TOP = 4
 BATCH_DRAWS = 100  # random batches of each size, as in GS-InfoNCE
+ROUNDING = 8 * torch.finfo(torch.float32).eps  # 1e-6
 NOISE_PER_SENTENCE = 3  # Gaussian vectors a sentence, GS-InfoNCE's M = 3N
 
 Encode = Callable[[list[str]], Tensor]
@@ -192,10 +193,10 @@ def rank(space: Space, table: Table) -> None:
 def cross_correlation_rank(z1: Tensor, z2: Tensor) -> int:
     """Rank of C_cd = sum_i z1_ic z2_id / (|z1_.c| |z2_.d|), for z1, z2 (N, D): at most min(N, D).
 
-    Numerical, in float64: singular values over eps x D x the largest count.
+    The vectors are float32: singular values under `ROUNDING` of the largest are its rounding.
     """
     c = unit(z1.double(), dim=0).T @ unit(z2.double(), dim=0)  # (D, D)
-    return int(torch.linalg.matrix_rank(c))
+    return int(torch.linalg.matrix_rank(c, rtol=ROUNDING))
 
 
 def batch(space: Space, table: Table) -> None:
