@@ -15,9 +15,9 @@ from cse_cli.methods import INGREDIENTS
 from cse_cli.training import distributed
 from tests.conftest import make_tiny_bert
 from tests.runs import SMALL, environment, last_state, rows, same_state
-from tests.two_processes import NONE
+from tests.two_processes import BATCHNORM, NONE
 
-NAMES = [NONE, *INGREDIENTS]
+NAMES = [NONE, BATCHNORM, *INGREDIENTS]
 ROOT = Path(__file__).parents[1]
 
 

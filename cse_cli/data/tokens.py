@@ -39,6 +39,17 @@ class Tokens:
         """The given rows, in the given order, at this batch's width."""
         return Tokens(self.ids[rows], self.lengths[rows], self.starts[rows], self.pad_id)
 
+    def on(self, device: torch.device) -> tuple[Tensor, Tensor]:
+        """`ids` and `mask` on `device`; through pinned memory, so that no copy to a GPU waits."""
+        if device.type != "cuda":
+            return self.ids.to(device), self.mask.to(device)
+        ids = self.ids.pin_memory().to(device, non_blocking=True)
+        return ids, self.mask.pin_memory().to(device, non_blocking=True)
+
+    def narrowed(self, width: int) -> "Tokens":
+        """The first `width` columns; no row is longer."""
+        return Tokens(self.ids[:, :width], self.lengths, self.starts[:, :width], self.pad_id)
+
     def widened(self, width: int) -> "Tokens":
         """The same rows padded to `width` tokens, which is not under the present width."""
         extra = width - self.ids.shape[1]

@@ -15,6 +15,7 @@ import torch
 
 from cse_cli import checkpoint
 from cse_cli.backbone import load_config, load_tokenizer
+from cse_cli.compiled import compile_encoder
 from cse_cli.config.generative import ReplacedTokensConfig
 from cse_cli.data.corpus import Corpus, open_corpus
 from cse_cli.data.order import order
@@ -130,6 +131,8 @@ def build(run: Run, folder: RunFolder, view: View) -> Training:
     torch.manual_seed(run.train.seed + 1_000_003 * distributed.rank())
     if run.train.augmentation and not given:
         check_dropout(encoder, corpus)
+    if run.train.compile:
+        compile_encoder(encoder, run.train.max_length)
 
     record = run_record(run, encoder, corpus, selector.name, source.name) | {"demo": source.demo}
     return Training(
