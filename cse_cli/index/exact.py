@@ -14,7 +14,7 @@ from torch import Tensor
 
 QUERIES = 1024  # that share one pass over the vectors
 SCORES = 1 << 21  # entries of S: 8 MiB
-VECTORS = 1 << 14  # of a block, where the queries are few
+VECTORS = 1 << 12  # of a block, where the queries are few
 GROUP = 64  # vectors whose maximum is looked at first
 
 Decode = Callable[[Any], Tensor]

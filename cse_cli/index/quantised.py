@@ -1,12 +1,11 @@
 """Codes of one byte or one bit a dimension, from which candidates are chosen for exact rescoring.
 
-    int8     round(127 v / max |v|): a quarter of the size
+    int8     round(127 v / m), m the largest entry of all vectors: a quarter of the size
     binary   the signs of v: a thirty-second
 
-A vector of an index has unit length, so the scale of its code need not be kept: the unit vector in
-the code's direction is the best guess at it. Only the stored side is coded, the query is not.
-Blocks are decoded into the cache and searched like exact vectors, so what is saved is memory and
-reading, not arithmetic: codes pay where the vectors do not fit into memory.
+The order of candidates does not depend on m, so it is not kept. Only the stored side is coded, the
+query is not. Blocks are decoded into the cache and searched like exact vectors, so what is saved is
+memory and reading, not arithmetic: codes pay where the vectors do not fit into memory.
 """
 
 from collections.abc import Callable
@@ -20,7 +19,6 @@ from torch import Tensor
 
 from cse_cli.index.exact import top_k
 from cse_cli.index.records import corrupt, writing
-from cse_cli.maths import unit
 
 BLOCK = 1 << 14  # vectors coded at a time
 
@@ -30,11 +28,14 @@ SIGNS = torch.from_numpy(_BITS).float() * 2 - 1  # (256, 8): what the bits of a 
 
 @dataclass(frozen=True)
 class Code:
-    """One way of coding: `encode` (B, D) float32 to `width(D)` bytes a row, `decode` back."""
+    """One way of coding: vectors (B, D) to `width(D)` bytes a row, and back, up to a factor.
+
+    `encode` is told the largest entry of all vectors, `decode` is told D.
+    """
 
     dtype: type
     width: Callable[[int], int]
-    encode: Callable[[np.ndarray], np.ndarray]
+    encode: Callable[[np.ndarray, float], np.ndarray]
     decode: Callable[[Any, int], Tensor]
 
 
@@ -61,21 +62,22 @@ class Quantised:
 
 def write_codes(vectors: np.ndarray, path: Path, code: Code) -> None:
     """Code `vectors` (N, D) into the file `path`, block by block."""
+    blocks = [slice(start, start + BLOCK) for start in range(0, len(vectors), BLOCK)]
+    largest = max(float(np.abs(vectors[block]).max()) for block in blocks)
     with writing(path), path.open("wb") as file:
-        for start in range(0, len(vectors), BLOCK):
-            file.write(code.encode(vectors[start : start + BLOCK]).tobytes())
+        for block in blocks:
+            file.write(code.encode(vectors[block], largest).tobytes())
 
 
-def _to_int8(vectors: np.ndarray) -> np.ndarray:
-    largest = np.abs(vectors).max(axis=1, keepdims=True)
-    return np.rint(vectors * (127 / np.where(largest == 0, 1, largest))).astype(np.int8)
+def _to_int8(vectors: np.ndarray, largest: float) -> np.ndarray:
+    return np.rint(vectors * (127 / (largest or 1))).astype(np.int8)
 
 
 def _from_int8(codes: np.ndarray, _dimension: int) -> Tensor:
-    return unit(torch.from_numpy(codes).float())
+    return torch.from_numpy(codes).float()
 
 
-def _to_bits(vectors: np.ndarray) -> np.ndarray:
+def _to_bits(vectors: np.ndarray, _largest: float) -> np.ndarray:
     return np.packbits(vectors > 0, axis=1)
 
 
