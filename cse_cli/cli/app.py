@@ -12,6 +12,11 @@ from cse_cli.cli.group import CseGroup
 COMMANDS: tuple[tuple[str, str, str], ...] = (
     ("train", "train", "train"),
     ("eval-sts", "eval_sts", "eval_sts"),
+    ("probe-smoothing", "probe_smoothing", "probe_smoothing"),
+    ("length-bias", "length_bias", "length_bias"),
+    ("geometry", "geometry", "geometry"),
+    ("retrieve", "retrieve", "retrieve"),
+    ("curves", "curves", "curves"),
     ("encode", "encode", "encode"),
     ("info", "info", "info"),
     ("methods", "methods", "methods"),
