@@ -44,7 +44,7 @@ def ours(text: str, steps: int, threads: int, precision: str) -> float:
     with tempfile.TemporaryDirectory() as name:
         folder = RunFolder(Path(name) / "run")
         folder.claim(overwrite=False, resume=False)
-        training = build(resolve(settings), folder, lambda row: seconds.append(time.perf_counter()))
+        training = build(resolve(settings), folder, lambda _: seconds.append(time.perf_counter()))
         training.save = lambda _progress, _score: None
         training.run()
         folder.release()

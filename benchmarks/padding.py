@@ -1,0 +1,57 @@
+"""How much of what the encoder multiplies is padding, before and after grouping by length.
+
+    python benchmarks/padding.py [--sentences 20000]
+
+Before: the rows of a batch padded to its longest one. After: the groups of a training step (which
+rows make up the batch stays random) and those of `cse encode`. Counted, not timed, on wiki60k.
+"""
+
+import argparse
+from itertools import islice
+
+import numpy as np
+from tokenizers import Tokenizer
+from turns import ASSETS
+
+from cse_cli.batching import budget_groups, step_groups
+from cse_cli.encoder import LAUNCH
+
+MODEL = ASSETS / "models" / "mlm-minilm-l6"
+CORPUS = ASSETS / "data" / "corpora" / "wiki60k.txt"
+BATCH, BUDGET = 64, 4096
+
+
+def share(lengths: np.ndarray, groups: list[np.ndarray]) -> tuple[int, int]:
+    """(padding, all) token places of `groups`, each as wide as its longest row."""
+    places = sum(len(group) * int(lengths[group].max()) for group in groups)
+    return places - int(lengths.sum()), places
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--sentences", type=int, default=20_000)
+    options = parser.parse_args()
+    tokenizer = Tokenizer.from_file(str(MODEL / "tokenizer.json"))
+    tokenizer.no_padding()
+    tokenizer.no_truncation()
+    with CORPUS.open(encoding="utf-8") as lines:
+        texts = [line.strip() for line in islice(lines, options.sentences)]
+    whole = np.array([len(found.ids) for found in tokenizer.encode_batch(texts)]).clip(3, 512)
+    np.random.default_rng(0).shuffle(whole)
+    print("| | padded to the longest of a batch | grouped by length |\n| --- | ---: | ---: |")
+    for what, limit, rows in (("a training step, length 32", 32, BATCH), ("encoding", 512, BATCH)):
+        lengths = np.minimum(whole, limit)
+        before, after = [0, 0], [0, 0]
+        for start in range(0, len(lengths) - rows + 1, rows):
+            batch = lengths[start : start + rows]
+            before = np.add(before, share(batch, [np.arange(rows)]))
+            if limit == 32:
+                both = np.concatenate([batch, batch])  # two views in one stack
+                after = np.add(after, share(both, step_groups(both.tolist(), LAUNCH["cpu"])))
+        if limit != 32:
+            after = share(lengths, budget_groups(lengths.tolist(), BUDGET))
+        print(f"| {what} | {before[0] / before[1]:.1%} | {after[0] / after[1]:.1%} |")
+
+
+if __name__ == "__main__":
+    main()
