@@ -60,11 +60,12 @@ class CachedEncoder:
     `encoded` counts the texts that had to go through the encoder.
     """
 
-    def __init__(self, encoder: "Encoder", folder: Path, *, precision: str) -> None:
+    def __init__(self, encoder: "Encoder", folder: Path) -> None:
         self.encoder, self.folder = encoder, folder
         tokenizer = json.loads(encoder.tokenizer.backend_tokenizer.to_str())
         for passing in ("truncation", "padding"):  # left over from the last call
             tokenizer.pop(passing, None)
+        precision = str(next(encoder.backbone.parameters()).dtype)
         parts = (encoder.fingerprint, json.dumps(tokenizer), str(encoder.max_length), precision)
         self._identity = hashlib.sha256("\0".join(parts).encode()).hexdigest()
         self.encoded = 0

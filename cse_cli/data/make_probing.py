@@ -15,11 +15,17 @@ Classes are equally large in each split. A sentence is used once in a task, what
 punctuation, so no split knows another's.
 """
 
+import os
 import random
 import re
+import shutil
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+
+from cse_cli.data.probing import probing_file
+from cse_cli.errors import OutputError
 
 WORDS = (5, 28)  # of every sentence
 BINS = ((5, 8), (9, 12), (13, 16), (17, 20), (21, 25), (26, 28))
@@ -71,6 +77,27 @@ def make_probing(pool: Sequence[str], task: str, *, size: int, seed: int) -> lis
     shuffled = list(pool)
     draw.shuffle(shuffled)
     return _balanced(BUILDERS[task](shuffled, draw), size, draw)
+
+
+def write_probing(folder: Path, made: Mapping[str, Sequence[ProbingRow]]) -> dict[str, Path]:
+    """Write `folder/probing/` with a file for each task, all of them or none; their paths.
+
+    Raises OutputError where it cannot be written or is there already.
+    """
+    target = folder / "probing"
+    temporary = folder / f".probing.{os.getpid()}.part"
+    paths = {task: probing_file(folder, task) for task in made}
+    try:
+        temporary.mkdir(parents=True)
+        for task, rows in made.items():
+            lines = (f"{row.split}\t{row.label}\t{row.text}\n" for row in rows)
+            (temporary / paths[task].name).write_text("".join(lines), encoding="utf-8")
+        temporary.rename(target)
+    except OSError as error:
+        raise OutputError(f"cannot write {target}: {error.strerror or error}") from error
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+    return paths
 
 
 def _key(text: str) -> str:
