@@ -88,7 +88,9 @@ class Table:
 
     def add_average(self, model: str, metric: str, tasks: Iterable[str], **keys: Any) -> None:
         """Append the row `Avg`: the mean of the unrounded values of `tasks` (whole-task rows)."""
-        values = [self.value(model=model, task=t, metric=metric, subset=None, **keys) for t in tasks]
+        values = [
+            self.value(model=model, task=t, metric=metric, subset=None, **keys) for t in tasks
+        ]
         self.add(model, AVERAGE, "", metric, fmean(values), len(values), **keys)
 
     @property

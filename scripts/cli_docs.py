@@ -9,10 +9,10 @@ from pathlib import Path
 
 os.environ |= {"COLUMNS": "100", "TERMINAL_WIDTH": "100", "NO_COLOR": "1", "TERM": "dumb"}
 
-import typer.main  # noqa: E402
-from typer.testing import CliRunner  # noqa: E402
+import typer.main
+from typer.testing import CliRunner
 
-from cse_cli.cli.app import app  # noqa: E402
+from cse_cli.cli.app import app
 
 TARGET = Path(__file__).parents[1] / "docs" / "cli.md"
 PREAMBLE = """# The command line

@@ -41,7 +41,7 @@ def run_training(
             raise UsageError("--resume needs the --out of the run to go on with")
         if config is not None or recipe is not None or sets:
             raise UsageError("--resume goes on with the run's own settings, not with others")
-        run, sources = resumed(options, out), {}
+        run, sources = resumed(options, out), dict[str, str]()
     else:
         run, sources = configured(options, config, recipe, sets)
     run = on_this_machine(run)
