@@ -8,10 +8,13 @@ import typer
 from cse_cli import __version__
 from cse_cli.cli.group import CseGroup
 
-# One line a command: (name, module, function). A name whose function is a Typer is a group.
+# One line a command: (name, module, function). A function that is a Typer is a group, whose own
+# commands stand below it.
 COMMANDS: tuple[tuple[str, str, str], ...] = (
     ("train", "train", "train"),
     ("eval-sts", "eval_sts", "eval_sts"),
+    ("eval-transfer", "eval_transfer", "eval_transfer"),
+    ("probe-linguistic", "probe_linguistic", "probe_linguistic"),
     ("probe-smoothing", "probe_smoothing", "probe_smoothing"),
     ("length-bias", "length_bias", "length_bias"),
     ("geometry", "geometry", "geometry"),
@@ -22,6 +25,7 @@ COMMANDS: tuple[tuple[str, str, str], ...] = (
     ("methods", "methods", "methods"),
     ("recipes", "recipes", "recipes_app"),
     ("data", "data", "data_app"),
+    ("data make-probing", "make_probing", "make_probing"),
 )
 
 app = typer.Typer(
@@ -46,9 +50,12 @@ def _root(
         raise typer.Exit
 
 
+_groups = {"": app}
 for _name, _module, _function in COMMANDS:
     _command = getattr(import_module(f"cse_cli.cli.{_module}"), _function)
+    _group, _, _word = _name.rpartition(" ")
     if isinstance(_command, typer.Typer):
-        app.add_typer(_command, name=_name)
+        _groups[_name] = _command
+        _groups[_group].add_typer(_command, name=_word)
     else:
-        app.command(_name)(_command)
+        _groups[_group].command(_word)(_command)
