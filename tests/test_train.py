@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from safetensors.numpy import load_file, save_file
 
 from cse_cli import checkpoint
 from cse_cli.encoder import Encoder
@@ -87,8 +88,17 @@ def test_without_out_each_run_gets_a_new_folder(given: tuple[object, ...]) -> No
     assert train(*given, *words).stdout == "runs/simcse-2\n"
 
 
+def spread_bert(folder: Path) -> Path:
+    """A tiny BERT whose larger weights keep its vectors apart, as those of a trained one are."""
+    path = make_tiny_bert(folder) / "model.safetensors"
+    tensors = {k: 5 * v if v.ndim == 2 else v for k, v in load_file(path).items()}
+    save_file(tensors, path, metadata={"format": "pt"})
+    return folder
+
+
 def test_training_lowers_the_loss(given: tuple[object, ...], tmp_path: Path) -> None:
     out = tmp_path / "run"
+    given = (*given, "--model", spread_bert(tmp_path / "model"))
     words = ("--select", "last", "--max-steps", 60, "--learning-rate", 3e-3)
     assert train(*given, *words, "--schedule", "constant", "--out", out).exit_code == 0
     losses = [row["loss"] for row in rows(out)]
@@ -235,4 +245,4 @@ def test_large_batches_in_chunks_take_the_same_first_step(
     assert train(*words, "--out", tmp_path / "chunks", "--chunk-size", 3).exit_code == 0
     whole, chunked = rows(tmp_path / "whole")[0], rows(tmp_path / "chunks")[0]
     assert chunked["loss"] == pytest.approx(whole["loss"], rel=1e-6)
-    assert chunked["gradient_norm"] == pytest.approx(whole["gradient_norm"], rel=1e-5)
+    assert chunked["gradient_norm"] == pytest.approx(whole["gradient_norm"], rel=1e-4)

@@ -205,7 +205,8 @@ def make_batch(step: int, corpus: Corpus, parts: list[Ingredient], run: Run) -> 
 @torch.no_grad()
 def check_dropout(encoder: Encoder, corpus: Corpus) -> None:
     """Refuse an encoder whose two training-mode passes agree: its two views would be one."""
-    tokens = corpus.batch(np.arange(2), 0)
+    # Enough rows that even a small rate drops something in one of them.
+    tokens = corpus.batch(np.arange(min(len(corpus), 64)), 0)
     modes = encoder.training
     encoder.train()
     with torch.random.fork_rng():
