@@ -13,7 +13,6 @@ from pathlib import Path
 from torch import Tensor
 
 from cse_cli.errors import InputError, UsageError, suggestion
-from cse_cli.progress import warn
 
 NAMES = ("stsb", "transfer", "uniformity", "last")
 SAMPLE = 1000  # sentences of the corpus that `uniformity` looks at
@@ -57,9 +56,8 @@ def _stsb(data_dir: Path | None) -> Selector:
     from cse_cli.tasks.sts import sts_dev
 
     if data_dir is None:
-        from cse_cli.data.builtin import DEMO_NOTICE, demo_pairs
+        from cse_cli.data.builtin import demo_pairs
 
-        warn(DEMO_NOTICE)
         demo = demo_pairs("dev")
         return Selector("demo", lambda encode: sts_dev(encode, demo))
     pairs = load_sts(data_dir, "STS-B", "dev")

@@ -17,6 +17,7 @@ from cse_cli import checkpoint
 from cse_cli.backbone import load_config, load_tokenizer
 from cse_cli.compiled import compile_encoder
 from cse_cli.config.generative import ReplacedTokensConfig
+from cse_cli.data.builtin import DEMO_NOTICE
 from cse_cli.data.corpus import Corpus, open_corpus
 from cse_cli.data.order import order
 from cse_cli.dropout import use_fast_dropout
@@ -53,13 +54,12 @@ class Source:
 
 
 def find_source(run: Run) -> Source:
-    """The model and files of the run; the built-in demo for what is not given, said aloud."""
+    """The model and files of the run; the built-in demo for what is not given."""
     model, files = run.train.model, run.train.train_file
     if model is not None and files:
         return Source(model, files, model, demo=False)
-    from cse_cli.data.builtin import DEMO_NOTICE, demo_corpus, demo_model
+    from cse_cli.data.builtin import demo_corpus, demo_model
 
-    warn(DEMO_NOTICE)
     name = model or "the built-in demo model"
     return Source(model or str(demo_model()), files or (str(demo_corpus()),), name, demo=True)
 
@@ -121,6 +121,9 @@ def build(run: Run, folder: RunFolder, view: View) -> Training:
     selector = choose_selector(
         run.train.select, data_dir, lambda n: _sample(corpus, tokenizer, n, run.train.seed)
     )
+
+    if source.demo or selector.name == "demo":
+        warn(DEMO_NOTICE)
 
     torch.manual_seed(run.train.seed)
     encoder = build_encoder(run, source, supervised=len(corpus.columns) > 1)

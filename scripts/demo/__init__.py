@@ -1,0 +1,1 @@
+"""What makes the built-in demo: a grammar, a graded similarity set and a small 12-layer BERT."""
