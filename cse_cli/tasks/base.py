@@ -5,7 +5,7 @@ rows train, choose the penalty and are scored follows from the splits that a tas
 (`cse_cli.classifier.folds`).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -57,7 +57,13 @@ def judge(encode: Encode, data: TransferData, solver: Solver, *, model: str, dev
 
     Raises InputError for vectors that are not finite, or a class with too few rows.
     """
-    rows = features(encode, data, model)
+    return judge_rows(features(encode, data, model), data, solver, dev=dev)
+
+
+def judge_rows(
+    rows: Mapping[str, Tensor], data: TransferData, solver: Solver, *, dev: bool
+) -> Judged:
+    """`judge` for rows (n, D) of each split that are there already."""
 
     def part(split: str) -> Part:
         return rows[split], torch.from_numpy(data.splits[split].y)

@@ -3,8 +3,10 @@
 from typing import Any
 
 from cse_cli.backbone import dropout_rates, load_tokenizer
+from cse_cli.data.builtin import DEMO_NOTICE
 from cse_cli.data.report import corpus_report
 from cse_cli.methods.resolve import Run
+from cse_cli.progress import warn
 from cse_cli.training.setup import (
     backbone_folder,
     check_model,
@@ -19,6 +21,8 @@ MIB = 2**20
 def describe(run: Run) -> dict[str, Any]:
     """Steps, tokens, a memory estimate, dropout rates, the corpus's duplicates and lengths."""
     source = find_source(run)
+    if source.demo:
+        warn(DEMO_NOTICE)
     config = check_model(run, source)
     if run.train.dropout is not None:
         from cse_cli.backbone import set_dropout
