@@ -23,10 +23,10 @@ import torch
 from turns import ASSETS, MODEL
 
 from cse_cli.classifier import CLASSIFIERS, solver, train_test
+from cse_cli.classifier.judge import features, judge_rows
 from cse_cli.data.transfer import TRANSFER_TASKS, TransferData, load_transfer
 from cse_cli.embedding_cache import CachedEncoder, embedding_cache
 from cse_cli.encoder import Encoder
-from cse_cli.tasks.base import features, judge_rows
 
 T = TypeVar("T")
 Make = Callable[[TransferData], dict[str, torch.Tensor]]  # the rows of a task's splits

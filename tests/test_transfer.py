@@ -320,6 +320,17 @@ def test_bad_options(
     assert result.stdout == ""
 
 
+def test_without_data_the_demo_is_used_and_says_so(tiny_bert: Path) -> None:
+    words = (tiny_bert, "--pooler", "mean", "--classifier", "lbfgs")
+    result = run(*words)
+    assert result.exit_code == 0, result.stderr
+    assert "Built-in demo set, not a benchmark" in result.stdout
+    assert "NOT a benchmark" in result.stderr
+    refused = run(*words, "--tasks", "MR")
+    assert refused.exit_code == 3
+    assert "needs the SentEval data" in refused.stderr
+
+
 # ---------------------------------------------------------------------------------- real numbers
 
 

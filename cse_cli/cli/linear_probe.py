@@ -106,9 +106,9 @@ class LinearProbe:
         self, models: Mapping[str, str], loading: Mapping[str, Any], fitting: Fitting
     ) -> tuple["Table", list[dict[str, Any]]]:
         """The rows of all models, layers and tasks, and what each encoder turned out to be."""
+        from cse_cli.classifier.judge import add_averages
         from cse_cli.embedding_cache import CachedEncoder, embedding_cache
         from cse_cli.results import Table
-        from cse_cli.tasks.base import add_averages
 
         evaluate = partial(
             self.evaluate, solver=fitting.solver(), dev=fitting.dev, detail=fitting.detail

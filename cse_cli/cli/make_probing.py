@@ -2,12 +2,15 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from cse_cli.cli.options import Format, Json, Output
 from cse_cli.errors import InputError, UsageError, suggestion
+
+if TYPE_CHECKING:
+    from cse_cli.data.make_probing import ProbingRow
 
 Corpus = Annotated[
     list[str],
@@ -91,10 +94,9 @@ def make_probing(
     import pandas as pd
 
     from cse_cli.cli.report import check_output, report_frame
-    from cse_cli.data.make_probing import make_probing as make
     from cse_cli.data.make_probing import sentence_pool, write_probing
     from cse_cli.data.readers import iter_texts
-    from cse_cli.progress import log, warn
+    from cse_cli.progress import log
 
     check_output(output)
     chosen = _tasks(tasks)
@@ -103,16 +105,7 @@ def make_probing(
     left_out = iter_texts(exclude, text_column=text_column) if exclude else ()
     pool = sentence_pool(iter_texts(corpus, text_column=text_column), left_out)
     log(f"{len(pool)} distinct sentences of 5 to 28 words")
-    made = {}
-    for task in chosen:
-        if rows := make(pool, task, size=size, seed=seed):
-            made[task] = rows
-        elif tasks:
-            raise InputError(f"the corpus has too few sentences for {task}")
-        else:
-            warn(f"the corpus has too few sentences for {task}: it is not made")
-    if not made:
-        raise InputError("the corpus has too few sentences for any probing set")
+    made = _make(pool, chosen, size=size, seed=seed, must=bool(tasks))
     paths = write_probing(out, made)
     lines = [
         {
@@ -131,6 +124,29 @@ def make_probing(
         json=json,
         output=output,
     )
+
+
+def _make(
+    pool: Sequence[str], tasks: Sequence[str], *, size: int, seed: int, must: bool
+) -> "dict[str, list[ProbingRow]]":
+    """The rows of every task that `pool` has enough sentences for; `must` wants all of them.
+
+    Raises InputError where one that must be is not, or none is.
+    """
+    from cse_cli.data.make_probing import make_probing
+    from cse_cli.progress import warn
+
+    made = {}
+    for task in tasks:
+        if rows := make_probing(pool, task, size=size, seed=seed):
+            made[task] = rows
+        elif must:
+            raise InputError(f"the corpus has too few sentences for {task}")
+        else:
+            warn(f"the corpus has too few sentences for {task}: it is not made")
+    if not made:
+        raise InputError("the corpus has too few sentences for any probing set")
+    return made
 
 
 def _tasks(names: Sequence[str] | None) -> list[str]:

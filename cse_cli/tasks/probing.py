@@ -5,9 +5,9 @@ test splits; dev chooses the penalty and stops the fits. SSCL's Table 4 compares
 """
 
 from cse_cli.classifier import Solver
+from cse_cli.classifier.judge import Encode, add_accuracy, add_detail, judge
 from cse_cli.data.transfer import TransferData
 from cse_cli.results import Table
-from cse_cli.tasks.base import Encode, add_accuracy, add_detail, judge
 
 
 def evaluate_probing(

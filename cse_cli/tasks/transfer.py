@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from cse_cli.classifier import Outcome, Solver, solver
+from cse_cli.classifier.judge import Encode, add_accuracy, add_detail, features, judge
 from cse_cli.classifier.relatedness import regress
 from cse_cli.data.transfer import TRANSFER_TASKS, TransferData, load_transfer
 from cse_cli.results import Table
-from cse_cli.tasks.base import Encode, add_accuracy, add_detail, features, judge
 
 WITH_F1 = ("MRPC",)
 REGRESSION = "regression"  # the `classifier` of rows that none has made

@@ -15,11 +15,11 @@ from sklearn.model_selection import StratifiedKFold
 from benchmarks import senteval_reference as slow
 from cse_cli.classifier import Part, nested, senteval, solver, train_test
 from cse_cli.classifier import lbfgs as optimum
+from cse_cli.classifier.judge import features
 from cse_cli.classifier.linear import Fold, LinearFits
 from cse_cli.data.transfer import load_transfer
 from cse_cli.embedding_cache import CachedEncoder, embedding_cache
 from cse_cli.encoder import Encoder
-from cse_cli.tasks.base import features
 
 TASKS = ("CR", "TREC", "MRPC")
 
