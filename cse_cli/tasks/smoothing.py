@@ -27,7 +27,7 @@ from cse_cli.maths import cosine, paired_cosine, token_similarity
 from cse_cli.pooling import check_pooler, pool_layer
 from cse_cli.results import Table
 
-CHUNK = 1 << 14  # texts held at a time
+CHUNK = 1 << 13  # texts held at a time
 Z95 = 1.959964  # half-width of a 95 % interval in standard errors
 
 
