@@ -26,7 +26,7 @@ from cse_cli.data.transfer import (
 )
 from cse_cli.encoder import Encoder
 from cse_cli.errors import InputError, UsageError
-from cse_cli.tasks.transfer import evaluate_transfer, transfer_dev
+from cse_cli.tasks.transfer import evaluate_transfer, load_all, transfer_dev
 from tests.conftest import WORDS
 from tests.transfer_tree import ROWS, write_transfer_tree
 
@@ -191,7 +191,7 @@ def test_the_selector_is_the_mean_fast_dev_accuracy(data: Path) -> None:
         )
         for task in TRANSFER_TASKS
     ]
-    assert transfer_dev(bag_of_words, data) == pytest.approx(np.mean(scores))
+    assert transfer_dev(bag_of_words, load_all(data)) == pytest.approx(np.mean(scores))
 
 
 # ---------------------------------------------------------------------------------------- command

@@ -87,7 +87,7 @@ class LinearProbe:
         gates: Sequence["Gate"],
     ) -> None:
         """Measure everything, print and draw it, then compare it with the gates."""
-        from cse_cli.cli.report import _check_gates
+        from cse_cli.cli.report import check_gates
         from cse_cli.results import Table
 
         table, encoders = self._measure(models, loading, fitting)
@@ -100,7 +100,7 @@ class LinearProbe:
         }
         finish(self._probe(table, fitting), outputs, command=self.command, config=config)
         headlines = ("dev_accuracy", "dev_pearson") if fitting.dev else ("accuracy", "pearson")
-        _check_gates(Table([row for row in table if row.metric in headlines]), gates, None)
+        check_gates(Table([row for row in table if row.metric in headlines]), gates, None)
 
     def _measure(
         self, models: Mapping[str, str], loading: Mapping[str, Any], fitting: Fitting

@@ -64,7 +64,7 @@ def report(
 
     gates = parse_gates(fail_under, dict.fromkeys(row.task for row in table))
     _emit(text, "json" if json else format, output)
-    _check_gates(table, gates, headline)
+    check_gates(table, gates, headline)
 
 
 def report_frame(
@@ -136,7 +136,7 @@ def _minimum(value: str, number: str) -> float:
     return minimum
 
 
-def _check_gates(table: "Table", gates: Sequence[Gate], headline: str | None) -> None:
+def check_gates(table: "Table", gates: Sequence[Gate], headline: str | None) -> None:
     """Raise GateError with every score under its gate; NaN is under every gate."""
     failures = []
     for gate in gates:

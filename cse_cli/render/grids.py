@@ -10,7 +10,7 @@ import pandas as pd
 
 from cse_cli.results import AVERAGE, Row, Table
 
-_PERCENT = ("spearman", "pearson", "accuracy", "devacc", "f1", "recall")
+_PERCENT = ("spearman", "pearson", "accuracy", "dev_accuracy", "dev_pearson", "f1", "recall")
 _LOWER_IS_BETTER = ("alignment", "uniformity")
 Key = tuple[Any, ...]
 

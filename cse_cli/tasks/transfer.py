@@ -56,13 +56,15 @@ def evaluate_transfer(
     return table
 
 
-def transfer_dev(encode: Encode, data_dir: str | Path) -> float:
-    """Average dev accuracy of the seven tasks in SentEval's fast mode: for choosing a step."""
+def load_all(data_dir: str | Path) -> list[TransferData]:
+    """The seven tasks; InputError for the first that is missing or damaged."""
+    return [load_transfer(data_dir, task) for task in TRANSFER_TASKS]
+
+
+def transfer_dev(encode: Encode, tasks: list[TransferData]) -> float:
+    """Average dev accuracy of `tasks` in SentEval's fast mode: for choosing a step."""
     fast = solver("senteval", fast=True)
-    found = [
-        judge(encode, load_transfer(data_dir, task), fast, model="the encoder", dev=True)
-        for task in TRANSFER_TASKS
-    ]
+    found = [judge(encode, data, fast, model="the encoder", dev=True) for data in tasks]
     return float(np.mean([judged.outcome.dev_accuracy for judged in found]))
 
 

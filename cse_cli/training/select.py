@@ -82,7 +82,7 @@ def _uniformity(sentences: list[str]) -> Selector:
 def _transfer(data_dir: Path | None) -> Selector:
     if data_dir is None:
         raise InputError("--select transfer needs the SentEval data: --data-dir or CSE_DATA")
-    from cse_cli.tasks.transfer import transfer_dev
+    from cse_cli.tasks.transfer import load_all, transfer_dev
 
-    folder = data_dir
-    return Selector("transfer", lambda encode: transfer_dev(encode, folder))
+    tasks = load_all(data_dir)
+    return Selector("transfer", lambda encode: transfer_dev(encode, tasks))
