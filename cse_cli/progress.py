@@ -53,4 +53,4 @@ def _line(message: str, label: str = "") -> None:
     # The file is given, not `stderr=True`: while a bar is drawn sys.stderr is rich's own proxy,
     # which puts the line above the bar.
     console = Console(file=sys.stderr, highlight=False)
-    console.print(Text(label, style="bold yellow") + Text(message), soft_wrap=True)
+    console.print(Text.assemble((label, "bold yellow"), message), soft_wrap=True)
