@@ -39,15 +39,25 @@ app = typer.Typer(
 )
 
 
+def _print_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"cse {__version__}")
+        raise typer.Exit
+
+
 @app.callback()
 def _root(
     version: Annotated[
-        bool, typer.Option("--version", help="Print the version and leave.", is_eager=True)
+        bool,
+        typer.Option(
+            "--version",
+            help="Print the version and leave.",
+            is_eager=True,
+            callback=_print_version,
+        ),
     ] = False,
 ) -> None:
-    if version:
-        typer.echo(f"cse {__version__}")
-        raise typer.Exit
+    pass
 
 
 _groups = {"": app}
