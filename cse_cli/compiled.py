@@ -14,8 +14,9 @@ from torch import Tensor, nn
 
 from cse_cli.backbone import find_final_norm
 from cse_cli.data.tokens import Tokens
-from cse_cli.encoder import Encoder, Pooled
+from cse_cli.encoder import Encoder
 from cse_cli.pooling import POOLER_LAYERS, pool_layer
+from cse_cli.rows import Pooled
 
 MULTIPLE = 8  # rows longer than the training length are padded to a multiple of this
 

@@ -13,26 +13,36 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from cse_cli import lanes
+
 WORDS = 1 << 16  # values of the 16-bit words that are compared with p
 ATTENTION = "cse_sdpa"
 
 
 class _FastDropout(torch.autograd.Function):
-    """x (any shape) with a share p set to 0 and the rest scaled by 1 / (1 - p)."""
+    """x (any shape) with a share p set to 0 and the rest scaled by 1 / (1 - p).
+
+    The words are kept for the backward pass, not the mask: they are never the larger of the two.
+    """
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, cut: int) -> Tensor:
-        draws = torch.empty((x.numel() + 3) // 4, dtype=torch.int64).random_(-(2**63), None)
-        words = draws.view(torch.int16)[: x.numel()].view(x.shape)
-        keep = words >= cut - WORDS // 2
-        ctx.save_for_backward(keep)
-        ctx.scale = WORDS / (WORDS - cut)
-        return torch.where(keep, x, 0).mul_(ctx.scale)
+        draws = torch.empty((x.numel() + 3) // 4, dtype=torch.int64)
+        draws.random_(-(2**63), None, generator=lanes.generator())
+        ctx.words = draws.view(torch.int16)[: x.numel()].view(x.shape)
+        ctx.cut = cut
+        return _masked(x, ctx.words, cut)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
-        (keep,) = ctx.saved_tensors
-        return torch.where(keep, gradients[0], 0).mul_(ctx.scale), None
+        return _masked(gradients[0], ctx.words, ctx.cut), None
+
+
+def _masked(x: Tensor, words: Tensor, cut: int) -> Tensor:
+    """x / (1 - p) where the words reach the cut, else 0."""
+    mask = torch.empty_like(x)  # of x's type: a multiplication is far faster than `torch.where`
+    torch.ge(words, cut - WORDS // 2, out=mask)
+    return mask.mul_(x).mul_(WORDS / (WORDS - cut))
 
 
 def fast_dropout(x: Tensor, p: float) -> Tensor:
@@ -84,8 +94,11 @@ def _attention(
     return (weights @ value).transpose(1, 2).contiguous(), None
 
 
-def use_fast_dropout(backbone: Any) -> None:
-    """Switch a backbone that trains on a CPU to fast dropout, in its modules and its attention."""
+def use_fast_dropout(backbone: Any) -> bool:
+    """Switch a backbone that trains on a CPU to fast dropout, in its modules and its attention.
+
+    Returns whether all of it was switched: attention has to be transformers' sdpa.
+    """
     from transformers import AttentionInterface, AttentionMaskInterface
     from transformers.masking_utils import sdpa_mask
 
@@ -93,10 +106,12 @@ def use_fast_dropout(backbone: Any) -> None:
         for name, child in module.named_children():
             if type(child) is nn.Dropout:
                 setattr(module, name, FastDropout(child.p).train(child.training))
-    if backbone.config._attn_implementation == "sdpa":
-        AttentionInterface.register(ATTENTION, _attention)
-        AttentionMaskInterface.register(ATTENTION, sdpa_mask)
-        backbone.set_attn_implementation(ATTENTION)
+    if backbone.config._attn_implementation != "sdpa":
+        return False
+    AttentionInterface.register(ATTENTION, _attention)
+    AttentionMaskInterface.register(ATTENTION, sdpa_mask)
+    backbone.set_attn_implementation(ATTENTION)
+    return True
 
 
 @contextmanager

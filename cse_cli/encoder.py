@@ -5,10 +5,9 @@ once, grouped by length under a token budget, results in input order. `pooled` t
 and keeps the graph: it is what a training step is built on, and returns vectors *before* the head.
 """
 
-import contextlib
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,31 +15,18 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from cse_cli.backbone import block_output, find_blocks, find_final_norm
-from cse_cli.batching import budget_groups, step_groups
+from cse_cli.backbone import find_final_norm
+from cse_cli.batching import budget_groups
 from cse_cli.data.tokens import Tokens
-from cse_cli.dropout import dropout_off, first_token_only
+from cse_cli.dropout import dropout_off
 from cse_cli.errors import UsageError
-from cse_cli.pooling import POOLER_LAYERS, pool_layer
+from cse_cli.lanes import beside
 from cse_cli.progress import track, warn
+from cse_cli.rows import Pooled, RowPooler, pool_rows
 
 WINDOW = 65536  # texts tokenised and grouped at a time, so that memory stays bounded
-LAUNCH = {"cpu": 96, "cuda": 1 << 20}  # what one more group costs, in tokens (see step_groups)
 BATCH_TOKENS = {"cpu": 1024, "cuda": 1 << 15}  # a forward pass: what stays in a core's cache
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
-
-
-@dataclass
-class Pooled:
-    """Vectors before the head: the last layer's (R, D) and, by block number, the layers' (R, D)."""
-
-    last: Tensor
-    layers: dict[int, Tensor] = field(default_factory=dict)
-
-    def map(self, change: Callable[[Tensor], Tensor]) -> "Pooled":
-        """The same function applied to every tensor."""
-        layers = {layer: change(rows) for layer, rows in self.layers.items()}
-        return Pooled(change(self.last), layers)
 
 
 @dataclass
@@ -88,6 +74,7 @@ class Encoder(nn.Module):
         self.keep_head = keep_head
         self.normalize = normalize
         self.batch_tokens = batch_tokens
+        self.lanes = 1  # of `pooled`; more where a processor trains with fast dropout
         self._fingerprint: str | None = None
         self.compiled: Callable[[Tokens, Sequence[int]], Pooled] | None = None  # see compiled.py
 
@@ -144,79 +131,13 @@ class Encoder(nn.Module):
     # ------------------------------------------------------------------ training: rows to vectors
 
     def pooled(self, tokens: Tokens, layers: Sequence[int] = ()) -> Pooled:
-        """Pooled vectors of token rows (R, T), before the head, with the graph.
+        """Pooled vectors of token rows (R, T), before the head, with the graph (see rows.py).
 
-        Rows are grouped by length inside, and returned in their order. `layers` names the blocks
-        (1 … L) whose pooled states are wanted too; no other state is kept.
+        `layers` names the blocks (1 … L) whose pooled states are wanted too.
         """
         if self.compiled is not None:
             return self.compiled(tokens, layers)
-        launch = LAUNCH.get(self.device.type, LAUNCH["cuda"])
-        groups = step_groups(tokens.lengths.tolist(), launch)
-        if len(groups) == 1:
-            return self._pool_rows(tokens, layers)
-        parts = [self._pool_rows(tokens.select(torch.from_numpy(g)), layers) for g in groups]
-        order = torch.from_numpy(np.argsort(np.concatenate(groups))).to(self.device)
-        return Pooled(
-            torch.cat([part.last for part in parts])[order],
-            {layer: torch.cat([part.layers[layer] for part in parts])[order] for layer in layers},
-        )
-
-    def _pool_rows(self, tokens: Tokens, layers: Sequence[int]) -> Pooled:
-        """`pooled` for one group, trimmed to its longest row."""
-        longest = int(tokens.lengths.max())
-        ids, mask = tokens.narrowed(longest).on(self.device)
-        full = bool((tokens.lengths == longest).all())
-        own = {layer % (self.num_layers + 1) for layer in POOLER_LAYERS[self.pooler]}
-        with self._captured({*own, *layers}, mask) as found, self._shortcut():
-            output = self.backbone(ids, attention_mask=None if full else mask.long())
-        last = output.last_hidden_state
-        found[self.num_layers] = pool_layer(last, mask, self.pooler)
-        vectors = [found[layer] for layer in sorted(own)]
-        pooled = vectors[0] if len(vectors) == 1 else torch.stack(vectors).mean(dim=0)
-        return Pooled(pooled, {layer: found[layer] for layer in layers})
-
-    def _shortcut(self) -> contextlib.AbstractContextManager[None]:
-        """What the last block may skip: all but [CLS], where that is all the pooler reads."""
-        if self.pooler != "cls":
-            return contextlib.nullcontext()
-        return first_token_only(find_blocks(self.backbone)[-1])
-
-    @contextlib.contextmanager
-    def _captured(self, layers: set[int], mask: Tensor) -> Iterator[dict[int, Tensor]]:
-        """Pool the hidden states of `layers` as they are made; nothing else is kept.
-
-        hs[0] is what the first block is given, hs[l] what block l returns (normed in pre-norm
-        encoders, as their last state is). hs[L] is not captured: the backbone returns it.
-        """
-        found: dict[int, Tensor] = {}
-        inner = sorted(layers - {self.num_layers})
-        if not inner:
-            yield found
-            return
-        blocks = find_blocks(self.backbone)
-        norm = find_final_norm(self.backbone) or nn.Identity()
-
-        def keep(layer: int, states: Tensor) -> None:
-            found[layer] = pool_layer(states if layer == 0 else norm(states), mask, self.pooler)
-
-        def first(_: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-            keep(0, args[0] if args else kwargs["hidden_states"])
-
-        def after(layer: int) -> Callable[..., None]:
-            return lambda _module, _args, output: keep(layer, block_output(output))
-
-        hooks = [
-            blocks[0].register_forward_pre_hook(first, with_kwargs=True)
-            if layer == 0
-            else blocks[layer - 1].register_forward_hook(after(layer))
-            for layer in inner
-        ]
-        try:
-            yield found
-        finally:
-            for hook in hooks:
-                hook.remove()
+        return pool_rows(self.backbone, tokens, self.pooler, layers, self.lanes)
 
     # ---------------------------------------------------------------- evaluation: texts to vectors
 
@@ -230,10 +151,18 @@ class Encoder(nn.Module):
         rows = [place.setdefault(text, len(place)) for text in texts]
         distinct = list(place)
         vectors = torch.empty(len(distinct), self.dimension)
-        with self._evaluating():
-            for index, tokens in self._groups(distinct, progress=progress):
-                found = self._pool_rows(tokens, ()).last
-                vectors[index] = self.finish(found).float().cpu()
+        with dropout_off(self), RowPooler(self.backbone, self.pooler) as pool:
+
+            def finished(group: tuple[np.ndarray, Tokens]) -> tuple[np.ndarray, Tensor]:
+                index, tokens = group
+                ids, mask = tokens.on(self.device)
+                full = bool((tokens.lengths == ids.shape[1]).all())
+                return index, self.finish(pool(mask, full, input_ids=ids).last).float().cpu()
+
+            groups = self._groups(distinct, progress=progress)
+            lanes = torch.get_num_threads() if self.device.type == "cpu" else 1
+            for index, found in beside(finished, groups, lanes):
+                vectors[index] = found
         return vectors if len(distinct) == len(texts) else vectors[torch.tensor(rows)]
 
     def finish(self, pooled: Tensor) -> Tensor:
@@ -245,7 +174,7 @@ class Encoder(nn.Module):
     def stream(self, texts: Sequence[str], *, progress: bool = False) -> Iterator[LayerBatch]:
         """All hidden states of `texts`, one length group at a time; duplicates are not merged."""
         norm = find_final_norm(self.backbone) or nn.Identity()
-        with self._evaluating():
+        with dropout_off(self):
             for index, tokens in self._groups(texts, progress=progress):
                 ids, mask = tokens.ids.to(self.device), tokens.mask.to(self.device)
                 full = bool(mask.all())
@@ -291,12 +220,6 @@ class Encoder(nn.Module):
                 f"{truncated} of {len(texts)} texts ({truncated / len(texts):.1%}) were cut at "
                 f"{self.max_length} tokens; --max-length sets it"
             )
-
-    @contextlib.contextmanager
-    def _evaluating(self) -> Iterator[None]:
-        """Dropout off in the whole encoder, and every module's mode put back afterwards."""
-        with dropout_off(self):
-            yield
 
 
 def check_layer(layer: int | str, num_layers: int) -> int:

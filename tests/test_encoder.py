@@ -11,6 +11,7 @@ from cse_cli.dropout import dropout_off
 from cse_cli.encoder import Encoder, check_layer
 from cse_cli.errors import UsageError
 from cse_cli.pooling import POOLER_LAYERS, pool
+from cse_cli.rows import LAUNCH
 from tests.families import FAMILIES, make_family
 
 TEXTS = ["the dog runs", "a", "the small old man sees a red ball", "the dog runs", "woman eats"]
@@ -36,7 +37,7 @@ def test_encode_keeps_order_and_merges_duplicates(tiny_bert: Path) -> None:
     encoder = Encoder.load(str(tiny_bert), pooler="mean", batch_tokens=8)
     seen: list[int] = []
     forward = encoder.backbone.forward
-    encoder.backbone.forward = lambda ids, **kw: seen.append(len(ids)) or forward(ids, **kw)
+    encoder.backbone.forward = lambda **kw: seen.append(len(kw["input_ids"])) or forward(**kw)
     vectors = encoder.encode(TEXTS)
     assert sum(seen) == 4  # the repeated sentence once
     assert torch.equal(vectors[0], vectors[3])
@@ -88,7 +89,7 @@ def test_pooled_rows_do_not_depend_on_grouping(
     tokens = rows(encoder, sentences[:40])
     found = []
     for launch in (0, 1 << 20):
-        monkeypatch.setitem(encoder.pooled.__globals__["LAUNCH"], "cpu", launch)
+        monkeypatch.setitem(LAUNCH, "cpu", launch)
         found.append(encoder.pooled(tokens, layers=(1,)))
     torch.testing.assert_close(found[0].last, found[1].last, rtol=1e-5, atol=1e-6)
     torch.testing.assert_close(found[0].layers[1], found[1].layers[1], rtol=1e-5, atol=1e-6)
@@ -116,7 +117,7 @@ def test_padding_never_changes_a_vector(family: str, tmp_path: Path) -> None:
     alone = encoder.pooled(Tokens.from_rows(short, encoder.tokenizer.pad_token_id)).last
     padded = Tokens.from_rows(short, encoder.tokenizer.pad_token_id).widened(20)
     long = rows(encoder, ["the small old man sees a red ball and a house"])
-    both = encoder._pool_rows(Tokens.cat([padded, long]), ()).last
+    both = encoder.pooled(Tokens.cat([padded, long])).last
     torch.testing.assert_close(alone[0], both[0], rtol=1e-4, atol=1e-5)
 
 

@@ -13,8 +13,8 @@ from torch.utils.checkpoint import checkpoint
 
 from cse_cli.batching import step_groups
 from cse_cli.data.tokens import Tokens
-from cse_cli.encoder import LAUNCH
 from cse_cli.methods.base import Views
+from cse_cli.rows import LAUNCH
 
 
 def both_views(z: Views) -> tuple[Tokens, Tensor]:

@@ -17,7 +17,8 @@ from torch import Tensor
 
 from cse_cli.data.tokens import Tokens
 from cse_cli.dropout import dropout_off
-from cse_cli.encoder import Encoder, Pooled
+from cse_cli.encoder import Encoder
+from cse_cli.rows import Pooled
 from cse_cli.training import distributed
 
 Autocast = Callable[[], AbstractContextManager[object]]

@@ -24,6 +24,7 @@ from cse_cli.dropout import use_fast_dropout
 from cse_cli.encoder import Encoder, check_layer
 from cse_cli.errors import InputError, UsageError
 from cse_cli.heads import build_head
+from cse_cli.lanes import LANES
 from cse_cli.layout import is_layout, read_layout
 from cse_cli.loading import load_encoder, locate
 from cse_cli.methods import INGREDIENTS
@@ -171,8 +172,8 @@ def build_encoder(run: Run, source: Source, *, supervised: bool) -> Encoder:
         dropout=settings.dropout,
         normalize=False,
     )
-    if settings.device == "cpu":
-        use_fast_dropout(encoder.backbone)
+    if settings.device == "cpu" and use_fast_dropout(encoder.backbone):
+        encoder.lanes = LANES
     if encoder.keep_head:
         warn(f"{source.name}: its dense layer is replaced by the training head")
     encoder.head = build_head(settings.head, encoder.width, settings.project_dim)

@@ -12,9 +12,10 @@ import torch
 from torch import Tensor
 
 from cse_cli.data.tokens import Tokens
-from cse_cli.encoder import Encoder, Pooled
+from cse_cli.encoder import Encoder
 from cse_cli.maths import cosine, info_nce
 from cse_cli.methods.base import Ingredient, Needs, Views, draw, encode_alone
+from cse_cli.rows import Pooled
 from cse_cli.training import distributed
 from cse_cli.training.seam import Autocast, Seam
 from cse_cli.training.shares import gradient_shares
