@@ -247,3 +247,49 @@ def test_vectors_that_are_not_finite_are_refused(
     assert result.exit_code == 3
     assert "not finite, the first for 'the dog'" in result.stderr
     assert not (tmp_path / "v.npy").exists()
+
+
+def as_process(monkeypatch: pytest.MonkeyPatch, rank: int, world: int) -> None:
+    monkeypatch.setenv("RANK", str(rank))
+    monkeypatch.setenv("WORLD_SIZE", str(world))
+
+
+@pytest.mark.parametrize("suffix", ["npy", "jsonl"])
+def test_shards_of_several_processes_are_one_file_cut_up(
+    tiny_bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str
+) -> None:
+    files, _ = write(tmp_path, "txt")
+    ok(tiny_bert, *files, "--pooler", "cls", "--out", tmp_path / f"whole.{suffix}")
+    for rank in range(4):  # six lines for four processes
+        as_process(monkeypatch, rank, 4)
+        ok(tiny_bert, *files, "--pooler", "cls", "--out", tmp_path / f"v.{suffix}")
+    shards = sorted(tmp_path.glob(f"v-*-of-00004.{suffix}"))
+    assert [path.name[2:7] for path in shards] == ["00000", "00001", "00002", "00003"]
+    assert not (tmp_path / f"v.{suffix}").exists()
+    if suffix == "npy":
+        together = np.concatenate([np.load(path) for path in shards])
+        np.testing.assert_allclose(together, np.load(tmp_path / "whole.npy"), atol=1e-6)
+    else:
+        texts, vectors = lines("".join(path.read_text() for path in shards))
+        wanted = lines((tmp_path / "whole.jsonl").read_text())
+        assert texts == wanted[0]
+        np.testing.assert_allclose(vectors, wanted[1], atol=1e-6)
+
+
+def test_what_several_processes_cannot_share(
+    tiny_bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files, _ = write(tmp_path, "txt")
+    as_process(monkeypatch, 0, 7)
+    few = encode(tiny_bert, *files, "--out", tmp_path / "v.npy")
+    assert (few.exit_code, few.stdout) == (2, "")
+    assert "6 lines cannot be shared by 7 processes" in few.stderr
+    for words in ([*files], ["-", "--out", tmp_path / "v.npy"]):
+        refused = encode(tiny_bert, *words, stdin=b"the dog\n")
+        assert refused.exit_code == 2
+        assert "several processes read files and write shards" in refused.stderr
+    (tmp_path / "blank.txt").write_text("\n" * 9)
+    blank = encode(tiny_bert, tmp_path / "blank.txt", "--out", tmp_path / "v.npy")
+    assert blank.exit_code == 3
+    assert "only blank lines" in blank.stderr
+    assert not list(tmp_path.glob("v*"))

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -145,3 +146,14 @@ def test_shared_encoding_gives_every_process_all_vectors(monkeypatch: pytest.Mon
         distributed.shared(encode)(texts)
     monkeypatch.setattr(distributed, "gather", lambda rows: torch.cat([parts[0], parts[1]]))
     assert torch.equal(distributed.shared(encode)(texts), encode(texts))
+
+
+def test_encode_under_torchrun_writes_a_shard_a_process(tiny_bert: Path, tmp_path: Path) -> None:
+    (tmp_path / "x.txt").write_text("the dog\na house\nthe man sees\n")
+    words = ["cse_cli", "encode", tiny_bert, "x.txt", "--pooler", "cls", "--out"]
+    for processes, name in ((1, "one.npy"), (2, "two.npy")):
+        done = run([*words, name], processes=processes, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+    shards = [np.load(path) for path in sorted(tmp_path.glob("two-*.npy"))]
+    assert [len(shard) for shard in shards] == [1, 2]
+    np.testing.assert_allclose(np.concatenate(shards), np.load(tmp_path / "one.npy"), atol=1e-6)

@@ -342,3 +342,17 @@ def test_trec_is_sentevals_own(assets: Path) -> None:
     values = {row["metric"]: 100 * row["value"] for row in found["rows"] if row["task"] == "TREC"}
     assert values["dev_accuracy"] == pytest.approx(84.37, abs=0.1)
     assert values["accuracy"] == pytest.approx(90.00, abs=0.2)  # one of 500 rows
+
+
+def test_all_is_every_task_whose_files_are_there(
+    tiny_bert: Path, tmp_path: Path, data: Path
+) -> None:
+    folder = copy_of(data, tmp_path / "some")
+    shutil.rmtree(folder / "downstream" / "SST" / "fine")
+    words = ("--data-dir", folder, "--pooler", "mean", "--fast", "--tasks", "all")
+    seven = ["MR", "CR", "SUBJ", "MPQA", "SST2", "TREC", "MRPC"]
+    assert document(tiny_bert, *words)["config"]["tasks"] == [*seven, "SICK-E", "SICK-R"]
+    (folder / "downstream" / "SICK" / "SICK_trial.txt").unlink()
+    half = run(tiny_bert, *words)
+    assert half.exit_code == 3
+    assert "SICK-E is incomplete" in half.stderr

@@ -83,18 +83,22 @@ def encode(
     """Write the vector of every line, in the order of the lines; a blank one is an empty text.
 
     --json tells what --out FILE got; without --out, standard output has the vectors themselves.
+    Under torchrun each process writes a shard of its own, `x-00000-of-00002.npy` and so on.
 
     Example: cse encode runs/sscl sentences.txt --out vectors.npy
 
     Example: echo "A man is playing a flute." | cse encode runs/sscl
+
+    Example: torchrun --nproc-per-node 2 -m cse_cli encode runs/sscl big.txt --out big.npy
     """
     from cse_cli.cli.inputs import open_encoder
     from cse_cli.progress import log
 
+    rows, out = _shard(_sources(files), out, text_column, encoding)
     kind = _kind(out)
     if json and out == STDOUT:
         raise UsageError("--json needs --out FILE: standard output is taken by the vectors")
-    chunks = _chunks(_sources(files), text_column, encoding)
+    chunks = _chunks(_sources(files), text_column, encoding, rows)
     encoder = open_encoder(
         model,
         pooler=pooler,
@@ -154,10 +158,42 @@ def _sources(files: Sequence[str] | None) -> Sequence[str]:
     return files or [STDIN]
 
 
+def _shard(
+    files: Sequence[str], out: str, text_column: str | None, encoding: str
+) -> tuple[range | None, str]:
+    """This process's share of the lines and the shard they go to; None: all of them, to `out`.
+
+    The shards of all processes below each other are the file that one process writes.
+    """
+    from cse_cli.data.readers import Tally, iter_texts
+    from cse_cli.progress import warn
+    from cse_cli.shards import process, share
+
+    rank, world = process()
+    if world == 1:
+        return None, out
+    if out == STDOUT or STDIN in files:
+        raise UsageError("several processes read files and write shards: name a FILE and --out")
+    tally = Tally()
+    texts = iter_texts(
+        files, text_column=text_column, encoding=encoding, keep_blank=True, tally=tally
+    )
+    count = sum(1 for _ in texts)
+    if tally.blank == count:
+        raise InputError(f"{tally.name} holds only blank lines")
+    if tally.blank and rank == 0:
+        warn(f"blank lines encoded as empty texts: {tally.blank}")
+    if count < world:
+        raise UsageError(f"{count} lines cannot be shared by {world} processes")
+    path = Path(out)
+    name = f"{path.stem}-{rank:05d}-of-{world:05d}{path.suffix}"
+    return share(count, rank, world), str(path.with_name(name))
+
+
 def _chunks(
-    files: Sequence[str], text_column: str | None, encoding: str
+    files: Sequence[str], text_column: str | None, encoding: str, rows: range | None
 ) -> Iterator[Sequence[str]]:
-    """Texts, `CHUNK` at a time. The first are read at once: bad input is told before loading."""
+    """Texts of `rows`, `CHUNK` at a time; the first are read at once, to tell bad input early."""
     from cse_cli.data.readers import Tally, iter_texts
     from cse_cli.progress import warn
 
@@ -165,8 +201,10 @@ def _chunks(
     texts = iter_texts(
         files, text_column=text_column, encoding=encoding, keep_blank=True, tally=tally
     )
+    if rows is not None:
+        texts = islice(texts, rows.start, rows.stop)
     first = list(islice(texts, CHUNK))
-    if tally.blank == len(first):
+    if rows is None and tally.blank == len(first):
         raise InputError(f"{tally.name} holds only blank lines")
 
     def chunks() -> Iterator[Sequence[str]]:
@@ -174,7 +212,7 @@ def _chunks(
         while chunk:
             yield chunk
             chunk = list(islice(texts, CHUNK))
-        if tally.blank:
+        if tally.blank and rows is None:
             warn(f"blank lines encoded as empty texts: {tally.blank}")
 
     return chunks()

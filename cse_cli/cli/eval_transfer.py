@@ -39,13 +39,16 @@ from cse_cli.errors import InputError, UsageError, suggestion
 if TYPE_CHECKING:
     from cse_cli.data.transfer import TransferData
 
+ALL = "all"
+
 TaskNames = Annotated[
     list[str] | None,
     typer.Option(
         "--tasks",
         metavar="NAME[,NAME...]",
         help="Which of MR, CR, SUBJ, MPQA, SST2, TREC, MRPC, SST5, SICK-E, STS-B and SICK-R; "
-        "else the first seven. The average is over those seven.",
+        "else the first seven, whose average is printed; `all` adds those of the further four "
+        "whose files are there.",
         show_default=False,
     ),
 ]
@@ -111,18 +114,28 @@ def eval_transfer(
 
 def _load(folder: Path | None, names: Sequence[str] | None) -> "list[TransferData]":
     """The tasks asked for, in the literature's order; the demo where nothing is configured."""
-    from cse_cli.data.transfer import EXTRA_TASKS, TRANSFER_COUNTS, TRANSFER_TASKS, load_transfer
+    from cse_cli.data.transfer import (
+        EXTRA_TASKS,
+        TRANSFER_COUNTS,
+        TRANSFER_TASKS,
+        load_transfer,
+        transfer_files,
+    )
     from cse_cli.progress import warn
 
     everything = (*TRANSFER_TASKS, *EXTRA_TASKS)
     known = {_plain(task): task for task in everything}
     asked = [name.strip() for text in names or () for name in text.split(",") if name.strip()]
     for name in asked:
-        if _plain(name) not in known:
+        if name != ALL and _plain(name) not in known:
             raise UsageError(f"--tasks: unknown task '{name}'; {suggestion(name, everything)}")
     if folder is None:
         return _demo(asked)
-    chosen = {known[_plain(name)] for name in asked} or set(TRANSFER_TASKS)
+    chosen = {known[_plain(name)] for name in asked if name != ALL}
+    if ALL in asked:
+        present = {t for t in EXTRA_TASKS if any((folder / f).exists() for f in transfer_files(t))}
+        chosen |= {*TRANSFER_TASKS, *present}
+    chosen = chosen or set(TRANSFER_TASKS)
     data = [load_transfer(folder, task) for task in everything if task in chosen]
     for one in data:
         for split, published in TRANSFER_COUNTS[one.name].items():

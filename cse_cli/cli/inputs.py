@@ -40,11 +40,14 @@ def open_encoder(
     import torch
 
     from cse_cli.encoder import Encoder
+    from cse_cli.memory import keep_freed_memory
     from cse_cli.training.precision import choose_device, choose_precision
 
     if threads is not None:
         torch.set_num_threads(threads)
     device = choose_device(device)
+    if device == "cpu":
+        keep_freed_memory()
     return Encoder.load(
         name,
         pooler=pooler,

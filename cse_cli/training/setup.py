@@ -27,6 +27,7 @@ from cse_cli.heads import build_head
 from cse_cli.lanes import LANES
 from cse_cli.layout import is_layout, read_layout
 from cse_cli.loading import load_encoder, locate
+from cse_cli.memory import keep_freed_memory
 from cse_cli.methods import INGREDIENTS
 from cse_cli.methods.base import Ingredient
 from cse_cli.methods.diffcse import check_family
@@ -172,8 +173,9 @@ def build_encoder(run: Run, source: Source, *, supervised: bool) -> Encoder:
         dropout=settings.dropout,
         normalize=False,
     )
-    if settings.device == "cpu" and use_fast_dropout(encoder.backbone):
-        encoder.lanes = LANES
+    if settings.device == "cpu":
+        keep_freed_memory()
+        encoder.lanes = LANES if use_fast_dropout(encoder.backbone) else 1
     if encoder.keep_head:
         warn(f"{source.name}: its dense layer is replaced by the training head")
     encoder.head = build_head(settings.head, encoder.width, settings.project_dim)
