@@ -1,9 +1,9 @@
 """Dropout that a processor can afford, and passes that skip what nobody reads.
 
-PyTorch draws a CPU's dropout mask one Bernoulli number at a time: 9% of a one-thread profile of a
-SimCSE step on a busy machine. Here four mask words come out of one 64-bit draw of the same
-generator: each 16-bit word is compared with p, so the rate is p rounded to 1/65536 and the scale is
-that of the rounded rate. Seeds, saved random states and replays work as with `nn.Dropout`.
+PyTorch draws a CPU's dropout mask one Bernoulli number at a time. Here four mask words come out of
+one 64-bit draw of the same generator: each 16-bit word is compared with p, so the rate is p rounded
+to 1/65536 and the scale is that of the rounded rate. Seeds, saved random states and replays work as
+with `nn.Dropout`.
 """
 
 from collections.abc import Iterator
