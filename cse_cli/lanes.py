@@ -37,8 +37,8 @@ def beside(work: Callable[[Item], Result], items: Iterable[Item], lanes: int) ->
     threads = torch.get_num_threads()
     items = iter(items)
     first = list(islice(items, 2))
-    lanes = min(lanes, threads, len(first) * lanes // 2)
-    if lanes <= 1:
+    lanes = min(lanes, threads)
+    if lanes <= 1 or len(first) <= 1:
         yield from map(work, chain(first, items))
         return
     grad, inference = torch.is_grad_enabled(), torch.is_inference_mode_enabled()

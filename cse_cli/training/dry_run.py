@@ -16,6 +16,15 @@ from cse_cli.training.setup import (
 )
 
 MIB = 2**20
+TRAINED, FROZEN = 16, 4  # bytes a parameter: weight, gradient, two moments; or the weight alone
+# What ingredients hold beside the encoder: trained and frozen models of its size, and further
+# activations, as a share of those of both views. A generator is counted as large as the encoder.
+BESIDE: dict[str, tuple[int, int, float]] = {
+    "momentum-queue": (0, 1, 0.0),
+    "off-dropout": (0, 0, 0.5),
+    "masked-lm": (0, 0, 1.0),
+    "replaced-tokens": (1, 1, 1.0),
+}
 
 
 def describe(run: Run) -> dict[str, Any]:
@@ -47,7 +56,8 @@ def memory_estimate(run: Run, config: Any) -> int:
     """MiB that training needs, roughly: weights, gradients, two moments, and activations.
 
     Activations by Korthikanti et al. (2022), Eq. 2: s b h (34 + 5 a s / h) bytes a block at two
-    bytes a number, for both views or for one chunk of the gradient cache.
+    bytes a number, for both views or for one chunk of the gradient cache; what ingredients add is
+    in `BESIDE`.
     """
     width, length = config.hidden_size, run.train.max_length
     depth = run.train.num_layers or config.num_hidden_layers
@@ -57,4 +67,7 @@ def memory_estimate(run: Run, config: Any) -> int:
     size = 4 if run.train.precision == "fp32" else 2
     share = 34 + 5 * config.num_attention_heads * length / width
     activations = depth * length * rows * width * share * size / 2
-    return round((16 * parameters + activations) / MIB)
+    beside = [BESIDE.get(name, (0, 0, 0.0)) for name in run.ingredients]
+    trained, frozen, further = (sum(column) for column in zip((1, 0, 1.0), *beside, strict=True))
+    weights = parameters * (TRAINED * trained + FROZEN * frozen)
+    return round((weights + activations * further) / MIB)
