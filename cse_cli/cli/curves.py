@@ -6,14 +6,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cse_cli.cli.options import Format, Json, Output
+from cse_cli.cli.groups import grouped
 from cse_cli.cli.probes import (
     FIGURES_PANEL,
     Labels,
-    Out,
     Outputs,
     Probe,
-    Show,
     finish,
     labelled,
 )
@@ -46,15 +44,13 @@ Metrics = Annotated[
 ]
 
 
+@grouped
 def curves(
     runs: Runs,
     metrics: Metrics = None,
     labels: Labels = None,
-    out: Out = None,
-    show: Show = False,
-    format: Format = "table",
-    json: Json = False,
-    output: Output = None,
+    *,
+    outputs: Outputs,
 ) -> None:
     """Compare training runs: dev score and loss over the steps, best score and when it came.
 
@@ -65,7 +61,7 @@ def curves(
     from cse_cli.results import Table
     from cse_cli.tasks.curves import training_curves
 
-    outputs = Outputs(format, json, output, out, show).check()
+    outputs.check()
     names, table = labelled(runs, labels), Table()
     for label, run in names.items():
         table.extend(training_curves(Path(run).expanduser(), model=label))

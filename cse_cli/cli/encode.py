@@ -3,21 +3,18 @@
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated
 
 import typer
 
+from cse_cli.cli.groups import grouped
 from cse_cli.cli.options import (
-    BatchTokens,
-    Device,
     Json,
-    MaxLength,
+    Loading,
     Model,
-    Pooler,
-    Precision,
-    Threads,
 )
 from cse_cli.errors import InputError, UsageError
 
@@ -65,6 +62,7 @@ Normalize = Annotated[
 ]
 
 
+@grouped
 def encode(
     model: Model,
     files: Files = None,
@@ -72,13 +70,9 @@ def encode(
     text_column: TextColumn = None,
     encoding: Encoding = "utf-8",
     normalize: Normalize = False,
-    pooler: Pooler = None,
-    max_length: MaxLength = None,
-    precision: Precision = "fp32",
-    device: Device = "auto",
-    threads: Threads = None,
-    batch_tokens: BatchTokens = None,
     json: Json = False,
+    *,
+    loading: Loading,
 ) -> None:
     """Write the vector of every line, in the order of the lines; a blank one is an empty text.
 
@@ -99,16 +93,7 @@ def encode(
     if json and out == STDOUT:
         raise UsageError("--json needs --out FILE: standard output is taken by the vectors")
     chunks = _chunks(_sources(files), text_column, encoding, rows)
-    encoder = open_encoder(
-        model,
-        pooler=pooler,
-        max_length=max_length,
-        normalize=normalize or None,
-        precision=precision,
-        device=device,
-        threads=threads,
-        batch_tokens=batch_tokens,
-    )
+    encoder = open_encoder(model, normalize=normalize or None, **asdict(loading))
     count = 0
     with _WRITERS[kind](out, encoder.dimension) as write:
         for texts in chunks:

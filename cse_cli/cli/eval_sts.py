@@ -1,25 +1,20 @@
 """`cse eval-sts`: checkpoints on the semantic textual similarity tasks."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from cse_cli.cli.groups import grouped
 from cse_cli.cli.options import (
-    BatchTokens,
     DataDir,
-    Device,
     FailUnder,
-    Format,
-    Json,
-    MaxLength,
+    Loading,
     Models,
-    Output,
-    Pooler,
-    Precision,
-    Threads,
+    Printing,
     choice,
 )
 from cse_cli.errors import InputError, UsageError, suggestion
@@ -86,6 +81,7 @@ WhitenOn = Annotated[
 ]
 
 
+@grouped
 def eval_sts(
     models: Models,
     data_dir: DataDir = None,
@@ -95,16 +91,10 @@ def eval_sts(
     detail: Detail = False,
     whiten: Whiten = None,
     whiten_on: WhitenOn = None,
-    pooler: Pooler = None,
-    max_length: MaxLength = None,
-    precision: Precision = "fp32",
-    device: Device = "auto",
-    threads: Threads = None,
-    batch_tokens: BatchTokens = None,
-    format: Format = "table",
-    json: Json = False,
-    output: Output = None,
     fail_under: FailUnder = None,
+    *,
+    loading: Loading,
+    printing: Printing,
 ) -> None:
     """Score checkpoints on STS12-16, STS-B and SICK-R: Spearman x 100 of cosine and gold scores.
 
@@ -118,30 +108,20 @@ def eval_sts(
     from cse_cli.cli.inputs import data_folder
     from cse_cli.cli.report import check_output, parse_gates, report
 
-    check_output(output)
+    check_output(printing.output)
     corpus = _whitening_corpus(whiten, whiten_on)
     folder = data_folder(data_dir)
     chosen = _choose_tasks(tasks, split, demo=folder is None)
     parse_gates(fail_under, chosen)
-    loading = {
-        "pooler": pooler,
-        "max_length": max_length,
-        "precision": precision,
-        "device": device,
-        "threads": threads,
-        "batch_tokens": batch_tokens,
-    }
     pairs = _load_tasks(folder, chosen, split)
     table, encoders = _evaluate(models, loading, pairs, split, detail, whiten, corpus)
     config: dict[str, Any] = {"data_dir": folder, "tasks": chosen, "split": split}
-    config |= {"aggregation": aggregation, "whiten": whiten, "whiten_on": whiten_on, **loading}
+    config |= {"aggregation": aggregation, "whiten": whiten, "whiten_on": whiten_on}
     report(
         table,
         command="eval-sts",
-        config=config | {"encoders": encoders},
-        format=format,
-        json=json,
-        output=output,
+        config=config | asdict(loading) | {"encoders": encoders},
+        **asdict(printing),
         fail_under=fail_under,
         headline=f"spearman_{aggregation}",
         title=_title(split, aggregation, demo=folder is None),
@@ -150,7 +130,7 @@ def eval_sts(
 
 def _evaluate(
     models: Sequence[str],
-    loading: dict[str, Any],
+    loading: Loading,
     pairs: "Tasks",
     split: str,
     detail: bool,
@@ -165,7 +145,7 @@ def _evaluate(
 
     table, encoders = Table(), []
     for name, given in _distinct_names(models).items():
-        encoder = open_encoder(given, **loading)
+        encoder = open_encoder(given, **asdict(loading))
         log(f"{name}: pooler {encoder.pooler}, texts up to {encoder.max_length} tokens")
         encode: Encode = partial(encoder.encode, progress=True)
         if whiten is not None:

@@ -6,33 +6,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cse_cli.cli.groups import grouped
 from cse_cli.cli.inputs import data_folder
-from cse_cli.cli.linear_options import (
-    Classifier,
-    Detail,
-    Dev,
-    Fast,
-    Layers,
-    NoCache,
-    Seed,
-    parse_layers,
-)
 from cse_cli.cli.linear_probe import Fitting, LinearProbe
 from cse_cli.cli.options import (
-    BatchTokens,
     DataDir,
-    Device,
     FailUnder,
-    Format,
-    Json,
-    MaxLength,
+    Loading,
     Models,
-    Output,
-    Pooler,
-    Precision,
-    Threads,
 )
-from cse_cli.cli.probes import Labels, Out, Outputs, Show, labelled
+from cse_cli.cli.probes import Labels, Outputs, labelled
 from cse_cli.cli.report import parse_gates
 from cse_cli.errors import InputError, UsageError, suggestion
 
@@ -54,30 +37,17 @@ TaskNames = Annotated[
 ]
 
 
+@grouped
 def eval_transfer(
     models: Models,
     data_dir: DataDir = None,
     tasks: TaskNames = None,
-    classifier: Classifier = "senteval",
-    fast: Fast = False,
-    dev: Dev = False,
-    seed: Seed = 1111,
-    layers: Layers = None,
-    detail: Detail = False,
     labels: Labels = None,
-    out: Out = None,
-    show: Show = False,
-    no_cache: NoCache = False,
-    pooler: Pooler = None,
-    max_length: MaxLength = None,
-    precision: Precision = "fp32",
-    device: Device = "auto",
-    threads: Threads = None,
-    batch_tokens: BatchTokens = None,
-    format: Format = "table",
-    json: Json = False,
-    output: Output = None,
     fail_under: FailUnder = None,
+    *,
+    fitting: Fitting,
+    outputs: Outputs,
+    loading: Loading,
 ) -> None:
     """Score frozen vectors by a linear classifier on SentEval's seven tasks: accuracy x 100.
 
@@ -93,19 +63,11 @@ def eval_transfer(
     from cse_cli.data.transfer import TRANSFER_TASKS
     from cse_cli.tasks.transfer import evaluate_transfer
 
-    outputs = Outputs(format, json, output, out, show).check()
-    fitting = Fitting(classifier, fast, dev, seed, detail, parse_layers(layers, out), no_cache)
+    outputs.check()
+    fitting.check(outputs.out)
     names, folder = labelled(models, labels), data_folder(data_dir)
     data = _load(folder, tasks)
     gates = parse_gates(fail_under, [one.name for one in data])
-    loading = {
-        "pooler": pooler,
-        "max_length": max_length,
-        "precision": precision,
-        "device": device,
-        "threads": threads,
-        "batch_tokens": batch_tokens,
-    }
     probe = LinearProbe(
         "eval-transfer", "SentEval transfer", folder, data, evaluate_transfer, TRANSFER_TASKS
     )

@@ -1,31 +1,23 @@
 """`cse geometry`: the shape of a sentence space, seen from seven sides."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from cse_cli.cli.groups import grouped
 from cse_cli.cli.options import (
-    BatchTokens,
     DataDir,
-    Device,
-    Format,
-    Json,
-    MaxLength,
+    Loading,
     Models,
-    Output,
-    Pooler,
-    Precision,
-    Threads,
     choice,
 )
 from cse_cli.cli.probes import (
     Labels,
-    Out,
     Outputs,
     Probe,
-    Show,
     by_subset,
     finish,
     labelled,
@@ -76,6 +68,7 @@ Seed = Annotated[
 ]
 
 
+@grouped
 def geometry(
     models: Models,
     data_dir: DataDir = None,
@@ -84,17 +77,9 @@ def geometry(
     align_threshold: AlignThreshold = ">4",
     seed: Seed = 0,
     labels: Labels = None,
-    out: Out = None,
-    show: Show = False,
-    pooler: Pooler = None,
-    max_length: MaxLength = None,
-    precision: Precision = "fp32",
-    device: Device = "auto",
-    threads: Threads = None,
-    batch_tokens: BatchTokens = None,
-    format: Format = "table",
-    json: Json = False,
-    output: Output = None,
+    *,
+    outputs: Outputs,
+    loading: Loading,
 ) -> None:
     """Look at a sentence space: alignment and uniformity, cosines by gold score, spectrum, ...
 
@@ -107,17 +92,9 @@ def geometry(
     """
     from cse_cli.cli.inputs import data_folder
 
-    outputs = Outputs(format, json, output, out, show).check()
+    outputs.check()
     names, chosen = labelled(models, labels), _views(views)
     sentences = _sentences(corpus)
-    loading = {
-        "pooler": pooler,
-        "max_length": max_length,
-        "precision": precision,
-        "device": device,
-        "threads": threads,
-        "batch_tokens": batch_tokens,
-    }
     settings = {"views": chosen, "threshold": align_threshold, "seed": seed}
     task, pairs = stsb_pairs(data_folder(data_dir), "test")
     finish(
@@ -129,7 +106,7 @@ def geometry(
             "data_dir": data_dir,
             "corpus": corpus,
             **settings,
-            **loading,
+            **asdict(loading),
         },
     )
 
@@ -153,7 +130,7 @@ def _sentences(corpus: str | None) -> tuple[str, list[str]] | None:
 
 def _probe(
     models: dict[str, str],
-    loading: dict[str, Any],
+    loading: Loading,
     task: str,
     pairs: "Pairs",
     settings: dict[str, Any],

@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
+from cse_cli.cli.options import Loading
 from cse_cli.cli.probes import Probe, open_each
 from cse_cli.errors import UsageError
 
@@ -18,7 +19,7 @@ def special_ids(encoder: "Encoder", ignored: bool) -> list[int]:
 
 
 def matrices(
-    models: dict[str, str], loading: dict[str, Any], sentence: str, layer: int, no_special: bool
+    models: dict[str, str], loading: Loading, sentence: str, layer: int, no_special: bool
 ) -> Probe:
     """The token-by-token cosines of `sentence` under each model, side by side (SSCL Figure 5).
 

@@ -1,31 +1,23 @@
 """`cse length-bias`: does like length pass for like meaning (ESimCSE)?"""
 
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from cse_cli.cli.groups import grouped
 from cse_cli.cli.options import (
-    BatchTokens,
     DataDir,
-    Device,
-    Format,
-    Json,
-    MaxLength,
+    Loading,
     Models,
-    Output,
-    Pooler,
-    Precision,
-    Threads,
     choice,
 )
 from cse_cli.cli.probes import (
     Labels,
-    Out,
     Outputs,
     Probe,
-    Show,
     by_subset,
     finish,
     labelled,
@@ -72,6 +64,7 @@ Resamples = Annotated[
 Seed = Annotated[int, typer.Option("--seed", metavar="N", min=0, help="Of the resamples.")]
 
 
+@grouped
 def length_bias(
     models: Models,
     data_dir: DataDir = None,
@@ -81,17 +74,9 @@ def length_bias(
     resamples: Resamples = 1000,
     seed: Seed = 0,
     labels: Labels = None,
-    out: Out = None,
-    show: Show = False,
-    pooler: Pooler = None,
-    max_length: MaxLength = None,
-    precision: Precision = "fp32",
-    device: Device = "auto",
-    threads: Threads = None,
-    batch_tokens: BatchTokens = None,
-    format: Format = "table",
-    json: Json = False,
-    output: Output = None,
+    *,
+    outputs: Outputs,
+    loading: Loading,
 ) -> None:
     """Score STS pairs of like and unlike length apart, and measure the bias itself.
 
@@ -103,17 +88,9 @@ def length_bias(
     """
     from cse_cli.cli.inputs import data_folder
 
-    outputs = Outputs(format, json, output, out, show).check()
+    outputs.check()
     names = labelled(models, labels)
     pairs = _load(data_folder(data_dir), tasks)
-    loading = {
-        "pooler": pooler,
-        "max_length": max_length,
-        "precision": precision,
-        "device": device,
-        "threads": threads,
-        "batch_tokens": batch_tokens,
-    }
     settings = {"threshold": threshold, "unit": unit, "resamples": resamples, "seed": seed}
     finish(
         _probe(names, loading, pairs, settings),
@@ -124,7 +101,7 @@ def length_bias(
             "data_dir": data_dir,
             "tasks": list(pairs),
             **settings,
-            **loading,
+            **asdict(loading),
         },
     )
 
@@ -155,7 +132,7 @@ def _load(folder: Path | None, names: Sequence[str] | None) -> "dict[str, dict[s
 
 def _probe(
     models: dict[str, str],
-    loading: dict[str, Any],
+    loading: Loading,
     pairs: "dict[str, dict[str, Pairs]]",
     settings: dict[str, Any],
 ) -> Probe:

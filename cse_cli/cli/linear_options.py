@@ -82,7 +82,7 @@ NoCache = Annotated[
 ]
 
 
-def parse_layers(text: str | None, out: Path | None) -> Sequence[int] | str | None:
+def parse_layers(text: str | None, out: Path | None = None) -> Sequence[int] | str | None:
     """`all`, or the layers named in `text`, each once; None where the models' own vectors count.
 
     Raises UsageError for anything else, and for a figure `out` without layers to draw over.

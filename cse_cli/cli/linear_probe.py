@@ -10,6 +10,17 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from cse_cli.cli.linear_options import (
+    Classifier,
+    Detail,
+    Dev,
+    Fast,
+    Layers,
+    NoCache,
+    Seed,
+    parse_layers,
+)
+from cse_cli.cli.options import Loading
 from cse_cli.cli.probes import Outputs, Probe, by_subset, finish, note, open_each
 from cse_cli.errors import UsageError
 
@@ -50,15 +61,19 @@ class Evaluate(Protocol):
 
 @dataclass(frozen=True)
 class Fitting:
-    """The options about classifier, layers and cache, as they are in `linear_options.py`."""
+    """The options about classifier, layers and cache (a group, see groups.py)."""
 
-    classifier: str
-    fast: bool
-    dev: bool
-    seed: int
-    detail: bool
-    layers: Sequence[int] | str | None
-    no_cache: bool
+    classifier: Classifier = "senteval"
+    fast: Fast = False
+    dev: Dev = False
+    seed: Seed = 1111
+    layers: Layers = None
+    detail: Detail = False
+    no_cache: NoCache = False
+
+    def check(self, out: Path | None) -> None:
+        """Refuse layers that are none, or a figure `out` without layers to draw over."""
+        parse_layers(self.layers, out)
 
     def solver(self) -> "Solver":
         """What makes the fits."""
@@ -81,7 +96,7 @@ class LinearProbe:
     def run(
         self,
         models: Mapping[str, str],
-        loading: Mapping[str, Any],
+        loading: Loading,
         fitting: Fitting,
         outputs: Outputs,
         gates: Sequence["Gate"],
@@ -96,14 +111,15 @@ class LinearProbe:
             "data_dir": self.data_dir,
             "tasks": [data.name for data in self.tasks],
             **asdict(fitting),
-            **loading,
+            "layers": parse_layers(fitting.layers),
+            **asdict(loading),
         }
         finish(self._probe(table, fitting), outputs, command=self.command, config=config)
         headlines = ("dev_accuracy", "dev_pearson") if fitting.dev else ("accuracy", "pearson")
         check_gates(Table([row for row in table if row.metric in headlines]), gates, None)
 
     def _measure(
-        self, models: Mapping[str, str], loading: Mapping[str, Any], fitting: Fitting
+        self, models: Mapping[str, str], loading: Loading, fitting: Fitting
     ) -> tuple["Table", list[dict[str, Any]]]:
         """The rows of all models, layers and tasks, and what each encoder turned out to be."""
         from cse_cli.classifier.judge import add_averages
@@ -113,11 +129,14 @@ class LinearProbe:
         evaluate = partial(
             self.evaluate, solver=fitting.solver(), dev=fitting.dev, detail=fitting.detail
         )
-        table, encoders = Table(), []
+        table, encoders, asked = Table(), [], parse_layers(fitting.layers)
         with embedding_cache(keep=not fitting.no_cache) as folder:
             for label, encoder in open_each(models, loading):
                 encoders.append(_describe(encoder, models[label]))
-                cached, layers = CachedEncoder(encoder, folder), _layers(fitting.layers, encoder)
+                cached, layers = (
+                    CachedEncoder(encoder, folder),
+                    _layers(asked, encoder),
+                )
                 for data in self.tasks:
                     for layer in layers:
                         table.extend(_one(cached, data, evaluate, layer))

@@ -4,6 +4,7 @@ Choices are checked here, so that a wrong one is answered with the nearest right
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -164,3 +165,30 @@ FailUnder = Annotated[
         show_default=False,
     ),
 ]
+
+
+@dataclass(frozen=True)
+class Running:
+    """How an encoder runs, whatever its pooler (a group of options, see groups.py)."""
+
+    max_length: MaxLength = None
+    precision: Precision = "fp32"
+    device: Device = "auto"
+    threads: Threads = None
+    batch_tokens: BatchTokens = None
+
+
+@dataclass(frozen=True)
+class Loading(Running):
+    """How an encoder is opened: what `open_encoder` takes."""
+
+    pooler: Pooler = None
+
+
+@dataclass(frozen=True)
+class Printing:
+    """Where a table goes."""
+
+    format: Format = "table"
+    json: Json = False
+    output: Output = None

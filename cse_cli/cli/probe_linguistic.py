@@ -6,33 +6,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cse_cli.cli.groups import grouped
 from cse_cli.cli.inputs import data_folder
-from cse_cli.cli.linear_options import (
-    Classifier,
-    Detail,
-    Dev,
-    Fast,
-    Layers,
-    NoCache,
-    Seed,
-    parse_layers,
-)
 from cse_cli.cli.linear_probe import Fitting, LinearProbe
 from cse_cli.cli.options import (
-    BatchTokens,
     DataDir,
-    Device,
     FailUnder,
-    Format,
-    Json,
-    MaxLength,
+    Loading,
     Models,
-    Output,
-    Pooler,
-    Precision,
-    Threads,
 )
-from cse_cli.cli.probes import Labels, Out, Outputs, Show, labelled
+from cse_cli.cli.probes import Labels, Outputs, labelled
 from cse_cli.cli.report import parse_gates
 from cse_cli.errors import InputError
 
@@ -51,30 +34,17 @@ TaskNames = Annotated[
 ]
 
 
+@grouped
 def probe_linguistic(
     models: Models,
     data_dir: DataDir = None,
     tasks: TaskNames = None,
-    classifier: Classifier = "senteval",
-    fast: Fast = False,
-    dev: Dev = False,
-    seed: Seed = 1111,
-    layers: Layers = None,
-    detail: Detail = False,
     labels: Labels = None,
-    out: Out = None,
-    show: Show = False,
-    no_cache: NoCache = False,
-    pooler: Pooler = None,
-    max_length: MaxLength = None,
-    precision: Precision = "fp32",
-    device: Device = "auto",
-    threads: Threads = None,
-    batch_tokens: BatchTokens = None,
-    format: Format = "table",
-    json: Json = False,
-    output: Output = None,
     fail_under: FailUnder = None,
+    *,
+    fitting: Fitting,
+    outputs: Outputs,
+    loading: Loading,
 ) -> None:
     """Probe vectors for length, word content, word order, depth and more: accuracy x 100.
 
@@ -88,19 +58,11 @@ def probe_linguistic(
     from cse_cli.data.probing import PROBING_TASKS
     from cse_cli.tasks.probing import evaluate_probing
 
-    outputs = Outputs(format, json, output, out, show).check()
-    fitting = Fitting(classifier, fast, dev, seed, detail, parse_layers(layers, out), no_cache)
+    outputs.check()
+    fitting.check(outputs.out)
     names, folder = labelled(models, labels), data_folder(data_dir)
     data = _load(folder, tasks)
     gates = parse_gates(fail_under, [one.name for one in data])
-    loading = {
-        "pooler": pooler,
-        "max_length": max_length,
-        "precision": precision,
-        "device": device,
-        "threads": threads,
-        "batch_tokens": batch_tokens,
-    }
     probe = LinearProbe(
         "probe-linguistic", "Linguistic probing", folder, data, evaluate_probing, PROBING_TASKS
     )

@@ -1,32 +1,26 @@
 """`cse probe-smoothing`: how alike layers and tokens become on the way up (SSCL)."""
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from cse_cli.cli.groups import grouped
 from cse_cli.cli.heatmap import matrices, special_ids
 from cse_cli.cli.options import (
     POOLERS,
-    BatchTokens,
     DataDir,
-    Device,
-    Format,
-    Json,
-    MaxLength,
+    Loading,
     Models,
-    Output,
-    Precision,
-    Threads,
+    Running,
 )
 from cse_cli.cli.probes import (
     FIGURES_PANEL,
     Labels,
-    Out,
     Outputs,
     Probe,
-    Show,
     by_subset,
     finish,
     labelled,
@@ -91,6 +85,7 @@ Layer = Annotated[
 ]
 
 
+@grouped
 def probe_smoothing(
     models: Models,
     data_dir: DataDir = None,
@@ -98,18 +93,11 @@ def probe_smoothing(
     poolers: Poolers = None,
     no_special: NoSpecial = False,
     labels: Labels = None,
-    out: Out = None,
-    show: Show = False,
     heatmap: Heatmap = None,
     layer: Layer = None,
-    max_length: MaxLength = None,
-    precision: Precision = "fp32",
-    device: Device = "auto",
-    threads: Threads = None,
-    batch_tokens: BatchTokens = None,
-    format: Format = "table",
-    json: Json = False,
-    output: Output = None,
+    *,
+    outputs: Outputs,
+    running: Running,
 ) -> None:
     """Measure over-smoothing: SetSim between consecutive layers and TokSim within each layer.
 
@@ -120,17 +108,10 @@ def probe_smoothing(
 
     Example: cse probe-smoothing runs/simcse runs/sscl --heatmap "A man plays." --out tokens.svg
     """
-    outputs = Outputs(format, json, output, out, show).check()
+    outputs.check()
     names, kinds = labelled(models, labels), _poolers(poolers)
     _check_heatmap(heatmap, layer)
-    loading: dict[str, Any] = {
-        "pooler": kinds[0] if len(kinds) == 1 else None,
-        "max_length": max_length,
-        "precision": precision,
-        "device": device,
-        "threads": threads,
-        "batch_tokens": batch_tokens,
-    }
+    loading = Loading(**asdict(running), pooler=kinds[0] if len(kinds) == 1 else None)
     if heatmap is not None:
         probe = matrices(names, loading, heatmap, -1 if layer is None else layer, no_special)
     else:
@@ -146,7 +127,7 @@ def probe_smoothing(
             "heatmap": heatmap,
             "layer": layer,
             "no_special": no_special,
-            **loading,
+            **asdict(loading),
             "pooler": kinds,
         },
     )
@@ -189,7 +170,7 @@ def _texts(data_dir: Path | None, file: str | None) -> "tuple[str, str, Texts]":
 
 def _curves(
     models: dict[str, str],
-    loading: dict[str, Any],
+    loading: Loading,
     poolers: Sequence[str],
     source: "tuple[str, str, Texts]",
     no_special: bool,

@@ -3,13 +3,13 @@
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cse_cli.cli.options import OUTPUT_PANEL
+from cse_cli.cli.options import OUTPUT_PANEL, Loading, Printing
 from cse_cli.errors import UsageError
 
 if TYPE_CHECKING:
@@ -98,15 +98,13 @@ def labelled(models: Sequence[str], labels: Sequence[str] | None) -> dict[str, s
     return dict(zip(names, models, strict=True))
 
 
-def open_each(
-    models: Mapping[str, str], loading: Mapping[str, Any]
-) -> Iterator[tuple[str, "Encoder"]]:
+def open_each(models: Mapping[str, str], loading: Loading) -> Iterator[tuple[str, "Encoder"]]:
     """Label and encoder of each checkpoint; only one is in memory at a time."""
     from cse_cli.cli.inputs import open_encoder
     from cse_cli.progress import log
 
     for label, given in models.items():
-        encoder = open_encoder(given, **loading)
+        encoder = open_encoder(given, **asdict(loading))
         encoder.name = label
         log(f"{label}: pooler {encoder.pooler}, texts up to {encoder.max_length} tokens")
         yield label, encoder
@@ -154,14 +152,11 @@ def by_subset(
 
 
 @dataclass(frozen=True)
-class Outputs:
-    """Where a probe's numbers and figure go: the options of these names."""
+class Outputs(Printing):
+    """Where a probe's numbers and figure go."""
 
-    format: str
-    json: bool
-    output: Path | None
-    out: Path | None
-    show: bool
+    out: Out = None
+    show: Show = False
 
     def check(self) -> "Outputs":
         """Refuse files that cannot be written, before anything is measured."""

@@ -1,20 +1,17 @@
 """`cse retrieve`: nearest sentences, an index of them, and how well partners are found."""
 
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from cse_cli.cli.groups import grouped
 from cse_cli.cli.options import (
-    BatchTokens,
     DataDir,
-    Device,
     Json,
-    MaxLength,
+    Loading,
     Models,
     Output,
-    Pooler,
-    Precision,
-    Threads,
 )
 from cse_cli.cli.probes import Labels
 from cse_cli.cli.retrieve_options import (
@@ -58,6 +55,7 @@ _SEARCH_ONLY = (
 )
 
 
+@grouped
 def retrieve(
     models: Models,
     corpus: CorpusFile = None,
@@ -76,15 +74,11 @@ def retrieve(
     groups: Groups = None,
     data_dir: DataDir = None,
     labels: Labels = None,
-    pooler: Pooler = None,
-    max_length: MaxLength = None,
-    precision: Precision = "fp32",
-    device: Device = "auto",
-    threads: Threads = None,
-    batch_tokens: BatchTokens = None,
     format: HitFormat = None,
     json: Json = False,
     output: Output = None,
+    *,
+    loading: Loading,
 ) -> None:
     """Find the sentences nearest to a query, or measure how well partners find each other.
 
@@ -97,11 +91,12 @@ def retrieve(
     Example: cse retrieve runs/simcse runs/sscl --eval stsb
     """
     given = dict(locals())
+    given |= asdict(given.pop("loading"))
     _check(given)
     if eval is not None:
-        _evaluate(given)
+        _evaluate(given, loading)
     else:
-        _search(given)
+        _search(given, loading)
 
 
 def _check(given: "Given") -> None:
@@ -134,7 +129,7 @@ def _check(given: "Given") -> None:
         raise UsageError("--index holds the vectors of one checkpoint; give one")
 
 
-def _search(given: "Given") -> None:
+def _search(given: "Given", loading: Loading) -> None:
     """Build what is asked for and answer the queries with every checkpoint."""
     from cse_cli.cli.hits import Search, choose_count, find, read_queries, show, tell_built
     from cse_cli.cli.probes import labelled, open_each
@@ -145,7 +140,7 @@ def _search(given: "Given") -> None:
     search.check_count(given["k"])
     config = {**given, "checkpoints": names}
     records = []
-    for _, encoder in open_each(names, _loading(given)):
+    for _, encoder in open_each(names, loading):
         with search.opened(encoder) as searcher:
             if searcher is None:
                 return
@@ -164,7 +159,7 @@ def _search(given: "Given") -> None:
     show(records, format=_format(given), output=given["output"], config=config)
 
 
-def _evaluate(given: "Given") -> None:
+def _evaluate(given: "Given", loading: Loading) -> None:
     """Score every checkpoint on finding partners."""
     from cse_cli.cli.probes import labelled, note, open_each
     from cse_cli.cli.report import report
@@ -174,7 +169,7 @@ def _evaluate(given: "Given") -> None:
     names = labelled(given["models"], given["labels"])
     task, split, partners = _partners(given)
     table = Table()
-    for label, encoder in open_each(names, _loading(given)):
+    for label, encoder in open_each(names, loading):
         encode = partial(encoder.encode, progress=True)
         table.extend(
             evaluate_retrieval(
@@ -205,11 +200,6 @@ def _partners(given: "Given") -> "tuple[str, str, Partners]":
     if given["groups"] is not None:
         return Path(source).stem, "", load_groups(source, given["groups"])
     return Path(source).stem, "", load_partners(source)
-
-
-def _loading(given: "Given") -> dict[str, Any]:
-    names = ("pooler", "max_length", "precision", "device", "threads", "batch_tokens")
-    return {name: given[name] for name in names}
 
 
 def _format(given: "Given") -> str | None:
