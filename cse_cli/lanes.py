@@ -49,7 +49,9 @@ def beside(work: Callable[[Item], Result], items: Iterable[Item], lanes: int) ->
         with (
             torch.inference_mode(inference),
             torch.set_grad_enabled(grad),
-            torch.autocast("cpu", dtype=dtype, enabled=casts),
+            # Without its cache, which all threads share: whose cast of a weight a lane found there,
+            # and so in which precision its gradients are summed, would be a matter of time.
+            torch.autocast("cpu", dtype=dtype, enabled=casts, cache_enabled=False),
         ):
             return work(item)
 

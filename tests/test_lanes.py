@@ -12,6 +12,7 @@ from cse_cli.data.tokens import Tokens
 from cse_cli.dropout import use_fast_dropout
 from cse_cli.encoder import Encoder
 from cse_cli.lanes import LANES, beside, generator, through_lanes
+from cse_cli.rows import LAUNCH
 from tests.families import FAMILIES, make_family
 
 
@@ -116,6 +117,30 @@ def test_a_training_pass_is_the_same_bits_on_one_thread_and_two(
     one, two = run(1), run(2)
     assert len(one) == len(two)
     assert all(torch.equal(a, b) for a, b in zip(one, two, strict=True))
+
+
+def test_a_training_pass_in_bf16_gives_the_same_bits_each_time(
+    tmp_path: Path, two_threads: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Gradients of casts of one weight may not be summed in an order that timing decides."""
+    monkeypatch.setitem(LAUNCH, "cpu", 0)  # many groups a lane
+    encoder = Encoder.load(str(make_family("bert", tmp_path)), pooler="cls", dropout=0.1)
+    assert use_fast_dropout(encoder.backbone)
+    encoder.lanes = LANES
+    texts = ["the dog runs", "a", "the small old man sees a red ball", "woman eats", "a house"] * 9
+    tokens = Tokens.from_rows(encoder.tokenize(texts)[0], encoder.tokenizer.pad_token_id)
+
+    def run() -> list[Tensor]:
+        torch.manual_seed(0)
+        encoder.train().zero_grad()
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            pooled = encoder.pooled(tokens)
+        pooled.last.float().square().sum().backward()
+        return [p.grad.clone() for p in encoder.parameters() if p.grad is not None]
+
+    first = run()
+    for _ in range(20):
+        assert all(torch.equal(a, b) for a, b in zip(first, run(), strict=True))
 
 
 @pytest.mark.parametrize("family", FAMILIES)
