@@ -13,12 +13,14 @@ import numpy as np
 from tokenizers import Tokenizer
 from turns import ASSETS
 
-from cse_cli.batching import budget_groups, step_groups
-from cse_cli.encoder import LAUNCH
+from cse_cli.batching import budget_groups, deal, step_groups
+from cse_cli.encoder import BATCH_TOKENS
+from cse_cli.lanes import LANES
+from cse_cli.rows import LAUNCH
 
 MODEL = ASSETS / "models" / "mlm-minilm-l6"
 CORPUS = ASSETS / "data" / "corpora" / "wiki60k.txt"
-BATCH, BUDGET = 64, 4096
+BATCH = 64
 
 
 def share(lengths: np.ndarray, groups: list[np.ndarray]) -> tuple[int, int]:
@@ -47,9 +49,14 @@ def main() -> None:
             before = np.add(before, share(batch, [np.arange(rows)]))
             if limit == 32:
                 both = np.concatenate([batch, batch])  # two views in one stack
-                after = np.add(after, share(both, step_groups(both.tolist(), LAUNCH["cpu"])))
+                groups = [
+                    lane[group]
+                    for lane in deal(both.tolist(), LANES)
+                    for group in step_groups(both[lane].tolist(), LAUNCH["cpu"])
+                ]
+                after = np.add(after, share(both, groups))
         if limit != 32:
-            after = share(lengths, budget_groups(lengths.tolist(), BUDGET))
+            after = share(lengths, budget_groups(lengths.tolist(), BATCH_TOKENS["cpu"]))
         print(f"| {what} | {before[0] / before[1]:.1%} | {after[0] / after[1]:.1%} |")
 
 

@@ -1,6 +1,6 @@
 """Which rows go through the encoder together, so that next to nothing is padding.
 
-Both functions sort rows by length; they differ in what bounds a group. Training rows of one step
+Groups hold rows of like length, and what bounds a group differs. Training rows of one step
 are few and each extra group costs a fixed launch time, so the cut points are chosen by dynamic
 programming; encoding has many rows, so groups are filled up to a token budget.
 """
@@ -36,6 +36,15 @@ def step_groups(lengths: Sequence[int], launch: int) -> list[np.ndarray]:
         groups.append(order[(ends[i - 1] if i else 0) : ends[j - 1]])
         j = i
     return groups[::-1]
+
+
+def deal(lengths: Sequence[int], lanes: int) -> list[np.ndarray]:
+    """Deal rows into at most `lanes` lanes by turns in the order of their lengths.
+
+    So lanes have as many rows of every length, and as much to do. Returns row indices.
+    """
+    order = np.argsort(np.asarray(lengths), kind="stable")
+    return [order[lane::lanes] for lane in range(min(lanes, len(order)))]
 
 
 def budget_groups(lengths: Sequence[int], tokens: int) -> list[np.ndarray]:

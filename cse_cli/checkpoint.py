@@ -43,6 +43,7 @@ def save(
     )
 
     def write(place: Path) -> None:
+        """Every file of the checkpoint, in the folder that will be renamed."""
         backbone = encoder.backbone
         two_layers = layout.pooler not in ("cls", "mean", "max")
         backbone.config.output_hidden_states = two_layers

@@ -45,6 +45,7 @@ def beside(work: Callable[[Item], Result], items: Iterable[Item], lanes: int) ->
     casts, dtype = torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu")
 
     def run(item: Item) -> Result:
+        """One item in its lane, with the lane's threads and the caller's modes."""
         torch.set_num_threads(threads // lanes)
         with (
             torch.inference_mode(inference),
@@ -100,6 +101,7 @@ class _Lanes(torch.autograd.Function):
         x: Tensor,
         *parameters: Tensor,
     ) -> tuple[Tensor, ...]:
+        """The jobs' outputs (R, ...), lane below lane; each lane's own graph is kept."""
         leaves = [x[index].detach().requires_grad_() for index in rows]
         with torch.enable_grad():
             ctx.outputs = _run(jobs, leaves, draws)
@@ -109,6 +111,7 @@ class _Lanes(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Any, ...]:
+        """Gradients of x and of the parameters, summed over the lanes in their order."""
         sizes = [len(index) for index in ctx.rows]
         given = zip(*(gradient.split(sizes) for gradient in gradients), strict=True)
 

@@ -129,6 +129,7 @@ def write_layout(folder: Path, layout: Layout, *, width: int, num_layers: int) -
     modules: list[dict[str, Any]] = []
 
     def module(kind: str, config: dict[str, Any] | None) -> Path:
+        """Name one more module in modules.json, and make its folder."""
         name = "" if kind == "Transformer" else f"{len(modules)}_{kind}"
         modules.append(
             {"idx": len(modules), "name": str(len(modules)), "path": name, "type": _CLASS + kind}

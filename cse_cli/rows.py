@@ -10,12 +10,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
 from cse_cli.backbone import block_output, find_blocks, find_final_norm
-from cse_cli.batching import step_groups
+from cse_cli.batching import deal, step_groups
 from cse_cli.data.tokens import Tokens
 from cse_cli.dropout import first_token_only
 from cse_cli.lanes import through_lanes
@@ -60,9 +59,11 @@ class RowPooler:
         self._open = contextlib.ExitStack()
 
     def __enter__(self) -> "RowPooler":
-        if self.pooler == "cls":
-            self._open.enter_context(first_token_only(find_blocks(self.backbone)[-1]))
-        self._open.enter_context(self._hooked())
+        with contextlib.ExitStack() as opening:  # whatever fails, no hook stays behind
+            if self.pooler == "cls":
+                opening.enter_context(first_token_only(find_blocks(self.backbone)[-1]))
+            opening.enter_context(self._hooked())
+            self._open = opening.pop_all()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -137,8 +138,7 @@ def pool_rows(
         if min(lanes, len(tokens)) == 1:
             found = _pool_lane(pool, x, mask, tokens.lengths)
         else:
-            by_length = torch.from_numpy(np.argsort(tokens.lengths.numpy(), kind="stable"))
-            dealt = [by_length[lane::lanes] for lane in range(min(lanes, len(tokens)))]
+            dealt = [torch.from_numpy(rows) for rows in deal(tokens.lengths.tolist(), lanes)]
 
             def job(rows: Tensor) -> Callable[[Tensor], tuple[Tensor, ...]]:
                 """The lane of these rows, to be given their word vectors."""

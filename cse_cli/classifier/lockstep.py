@@ -121,6 +121,7 @@ class LockStep:
         chunks = torch.arange(len(running)).tensor_split(turns * workers)
 
         def train(chunk: Tensor) -> Tensor:
+            """One round of a chunk of folds, on a core of its own."""
             span = slice(int(chunk[0]), int(chunk[-1]) + 1)
             folds = [self.folds[i] for i in running[span]]
             penalty = self.penalties[running[span]]

@@ -88,11 +88,11 @@ def encode(
     from cse_cli.cli.inputs import open_encoder
     from cse_cli.progress import log
 
-    rows, out = _shard(_sources(files), out, text_column, encoding)
-    kind = _kind(out)
+    kind, sources = _kind(out), _sources(files)
     if json and out == STDOUT:
         raise UsageError("--json needs --out FILE: standard output is taken by the vectors")
-    chunks = _chunks(_sources(files), text_column, encoding, rows)
+    rows, out = _shard(sources, out, text_column, encoding)
+    chunks = _chunks(sources, text_column, encoding, rows)
     encoder = open_encoder(model, normalize=normalize or None, **asdict(loading))
     count = 0
     with _WRITERS[kind](out, encoder.dimension) as write:

@@ -23,6 +23,7 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
         command(**given)
 
     def flat() -> Iterator[inspect.Parameter]:
+        """The command's own parameters, and a group's fields where the group stood."""
         for name, parameter in parameters.items():
             if name not in groups:
                 yield parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)

@@ -52,6 +52,7 @@ def report(
     from cse_cli.render import render
 
     def text(format: str, terminal: bool) -> str:
+        """The table in one of the formats."""
         return render(
             table,
             format,

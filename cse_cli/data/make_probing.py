@@ -149,6 +149,7 @@ def _word_content(pool: Sequence[str], _draw: random.Random) -> Candidates:
 
 def _bigram_shift(pool: Sequence[str], draw: random.Random) -> Candidates:
     def swapped(text: str) -> str | None:
+        """The text with two neighbours exchanged; None where no two can be."""
         words = text.split()
         places = [
             i

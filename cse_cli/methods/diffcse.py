@@ -59,6 +59,7 @@ def conditioned(backbone: nn.Module, vectors: Tensor) -> Iterator[None]:
     def condition(
         _block: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[Any, dict[str, Any]]:
+        """The first block's input with the sentence vector in place of [CLS]'s state."""
         states = args[0] if args else kwargs["hidden_states"]  # (B, T, D)
         changed = torch.cat([vectors.to(states.dtype)[:, None], states[:, 1:]], dim=1)
         if args:

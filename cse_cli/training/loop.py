@@ -145,6 +145,7 @@ class _Reader:
         self.since = time.perf_counter()
 
     def add(self, outcome: Outcome, norm: Tensor, lr: float, *, wait: bool) -> None:
+        """Note a step's numbers; with `wait` they may be read together with later ones."""
         row: dict[str, Any] = {"step": self.training.progress.step, "loss": outcome.loss}
         row |= {f"loss/{name}": value for name, value in outcome.terms.items()}
         row |= {f"gradient_share/{name}": value for name, value in outcome.shares.items()}

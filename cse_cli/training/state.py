@@ -49,6 +49,7 @@ def save_state(
         return
 
     def write(place: Path) -> None:
+        """Every file of the state, in the folder that will be renamed."""
         tensors = {
             "encoder": _state_dict(encoder),
             "parts": _state_dict(nn.ModuleList(parts)),
