@@ -8,8 +8,11 @@ of a process of its own that takes a few steps, with glibc handing large blocks 
 DiffCSE's generator is the base cut to its lower half of the blocks, which is not a good language
 model but costs what one of that depth costs.
 
-    python benchmarks/methods.py [--assets ../shared] [--steps 15] [--batch 64] [--threads 2]
-                                 [--precision fp32|bf16] [--only NAME …]
+    python benchmarks/methods.py [--assets ../shared] [--model PATH] [--steps 15] [--batch 64]
+                                 [--threads 2] [--precision fp32|bf16] [--only NAME …]
+    python benchmarks/methods.py --device cuda --model bert-base-uncased --precision bf16
+
+`--model` is a masked language model that the layer numbers below fit, of six blocks or more.
 """
 
 import argparse
@@ -56,14 +59,14 @@ class Stepper:
     def __init__(self, name: str, options: argparse.Namespace, folder: Path):
         extra, _ = METHODS[name]
         if name == "DiffCSE":
-            extra = extra | {"generator": str(half_generator(options.assets, folder))}
+            extra = extra | {"generator": str(half_generator(options.model, folder))}
         values = {
-            "model": str(options.assets / MODEL),
+            "model": str(options.model),
             "train_file": (str(options.assets / CORPUS),),
             "pooler": "cls",
             "batch_size": options.batch,
             "precision": options.precision,
-            "device": "cpu",
+            "device": options.device,
             "threads": options.threads,
             "select": "last",
         }
@@ -76,6 +79,7 @@ class Stepper:
 
     def take(self) -> float:
         """Seconds of the next step."""
+        _finish(self.training.encoder.device)
         begun = time.perf_counter()
         self.step += 1
         training = self.training
@@ -87,16 +91,22 @@ class Stepper:
         self.optimizer.zero_grad(set_to_none=True)
         for part in training.parts:
             part.after_step(outcome.views)
+        _finish(self.training.encoder.device)
         return time.perf_counter() - begun
 
 
-def half_generator(assets: Path, folder: Path) -> Path:
+def _finish(device: torch.device) -> None:
+    """Wait for what a GPU was told to do."""
+    if device.type == "cuda":
+        torch.cuda.synchronize()
+
+
+def half_generator(source: Path | str, folder: Path) -> Path:
     """The base with the lower half of its blocks, as a masked language model."""
     from transformers import AutoConfig, AutoModelForMaskedLM, AutoTokenizer
 
     place = folder / "generator"
     if not place.exists():
-        source = assets / MODEL
         config = AutoConfig.from_pretrained(source)
         config.num_hidden_layers //= 2
         model = AutoModelForMaskedLM.from_pretrained(source, config=config, dtype=torch.float32)
@@ -123,7 +133,8 @@ def peak_memory(name: str, options: argparse.Namespace) -> float:
     """MiB of private memory at the peak of a few steps, in a process of its own."""
     command = [sys.executable, __file__, "--assets", str(options.assets), "--memory-of", name]
     command += ["--batch", str(options.batch), "--threads", str(options.threads)]
-    command += ["--precision", options.precision]
+    command += ["--precision", options.precision, "--device", options.device]
+    command += ["--model", str(options.model)]
     environment = {**os.environ, "MALLOC_MMAP_THRESHOLD_": str(1 << 20)}
     return watched(command, environment)[1] / 2**20
 
@@ -132,6 +143,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     default = Path(os.environ.get("CSE_ASSETS", "../shared"))
     parser.add_argument("--assets", type=Path, default=default)
+    parser.add_argument("--model", help="default: mlm-minilm-l6 of the assets")
+    parser.add_argument("--device", default="cpu")
     parser.add_argument("--steps", type=int, default=15)
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--threads", type=int, default=2)
@@ -139,6 +152,7 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", choices=list(METHODS), default=list(METHODS))
     parser.add_argument("--memory-of", choices=list(METHODS), help=argparse.SUPPRESS)
     options = parser.parse_args()
+    options.model = options.model or options.assets / MODEL
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         if options.memory_of:

@@ -6,6 +6,7 @@ to 1/65536 and the scale is that of the rounded rate. Seeds, saved random states
 with `nn.Dropout`.
 """
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -19,6 +20,25 @@ WORDS = 1 << 16  # values of the 16-bit words that are compared with p
 ATTENTION = "cse_sdpa"
 
 
+class _Clean(threading.local):
+    """How many of the rows that a thread puts through a module, the last, have no dropout."""
+
+    rows = 0
+
+
+_clean = _Clean()
+
+
+@contextmanager
+def clean_rows(count: int) -> Iterator[None]:
+    """Within, fast dropout leaves the last `count` rows as they are; each thread has its own."""
+    before, _clean.rows = _clean.rows, count
+    try:
+        yield
+    finally:
+        _clean.rows = before
+
+
 class _FastDropout(torch.autograd.Function):
     """x (any shape) with a share p set to 0 and the rest scaled by 1 / (1 - p).
 
@@ -26,33 +46,38 @@ class _FastDropout(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, cut: int) -> Tensor:
-        draws = torch.empty((x.numel() + 3) // 4, dtype=torch.int64)
+    def forward(ctx: Any, x: Tensor, cut: int, rows: int) -> Tensor:
+        noisy = x[:rows]
+        draws = torch.empty((noisy.numel() + 3) // 4, dtype=torch.int64)
         draws.random_(-(2**63), None, generator=lanes.generator())
-        ctx.words = draws.view(torch.int16)[: x.numel()].view(x.shape)
+        ctx.words = draws.view(torch.int16)[: noisy.numel()].view(noisy.shape)
         ctx.cut = cut
         return _masked(x, ctx.words, cut)
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
-        return _masked(gradients[0], ctx.words, ctx.cut), None
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
+        return _masked(gradients[0], ctx.words, ctx.cut), None, None
 
 
 def _masked(x: Tensor, words: Tensor, cut: int) -> Tensor:
-    """x / (1 - p) where the words reach the cut, else 0."""
-    mask = torch.empty_like(x)  # of x's type: a multiplication is far faster than `torch.where`
-    torch.ge(words, cut - WORDS // 2, out=mask)
-    return mask.mul_(x).mul_(WORDS / (WORDS - cut))
+    """x / (1 - p) where the words reach the cut, else 0; rows that have no words as they are."""
+    rows = len(words)
+    out = torch.empty_like(x)
+    noisy = out[:rows]  # first the mask, of x's type: far faster than `torch.where`
+    torch.ge(words, cut - WORDS // 2, out=noisy)
+    noisy.mul_(x[:rows]).mul_(WORDS / (WORDS - cut))
+    out[rows:] = x[rows:]
+    return out
 
 
 def fast_dropout(x: Tensor, p: float) -> Tensor:
-    """Dropout at rate `p` (rounded to 1/65536) of a CPU tensor, with its gradient."""
-    cut = round(p * WORDS)
-    if cut == 0 or x.numel() == 0:
+    """Dropout at rate `p` (rounded to 1/65536) of a CPU tensor (R, ...), with its gradient."""
+    cut, rows = round(p * WORDS), len(x) - _clean.rows
+    if cut == 0 or rows <= 0 or x.numel() == 0:
         return x
     if cut == WORDS:
-        return x * 0
-    return _FastDropout.apply(x, cut)  # type: ignore[no-any-return]
+        return torch.cat([x[:rows] * 0, x[rows:]])
+    return _FastDropout.apply(x, cut, rows)  # type: ignore[no-any-return]
 
 
 class FastDropout(nn.Dropout):
@@ -75,9 +100,10 @@ def _attention(
 ) -> tuple[Tensor, None]:
     """softmax(q k^T / sqrt(d) + mask) with fast dropout, times v: (B, H, T, d) -> (B, T, H, d).
 
-    Without dropout it is transformers' sdpa attention, whose masks it takes.
+    In evaluation it is transformers' sdpa attention, whose masks it takes; in training that is no
+    choice without dropout either: on short rows its backward pass takes longer than all the rest.
     """
-    if dropout == 0.0:
+    if dropout == 0.0 and torch.is_inference_mode_enabled():
         from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
         return sdpa_attention_forward(
@@ -112,6 +138,11 @@ def use_fast_dropout(backbone: Any) -> bool:
     AttentionMaskInterface.register(ATTENTION, sdpa_mask)
     backbone.set_attn_implementation(ATTENTION)
     return True
+
+
+def has_fast_dropout(backbone: Any) -> bool:
+    """Whether all of a backbone was switched to fast dropout, and is still."""
+    return bool(backbone.config._attn_implementation == ATTENTION)
 
 
 @contextmanager

@@ -18,9 +18,10 @@ from torch.nn.functional import normalize
 from cse_cli.backbone import find_final_norm
 from cse_cli.batching import budget_groups
 from cse_cli.data.tokens import Tokens
-from cse_cli.dropout import dropout_off
+from cse_cli.dropout import dropout_off, has_fast_dropout
 from cse_cli.errors import UsageError
 from cse_cli.lanes import beside
+from cse_cli.linears import fast_linears
 from cse_cli.progress import track, warn
 from cse_cli.rows import Pooled, RowPooler, pool_rows
 
@@ -130,11 +131,26 @@ class Encoder(nn.Module):
 
     # ------------------------------------------------------------------ training: rows to vectors
 
-    def pooled(self, tokens: Tokens, layers: Sequence[int] = ()) -> Pooled:
+    def pooled(self, tokens: Tokens, layers: Sequence[int] = (), clean: int = 0) -> Pooled:
         """Pooled vectors of token rows (R, T), before the head, with the graph (see rows.py).
 
-        `layers` names the blocks (1 … L) whose pooled states are wanted too.
+        `layers` names the blocks (1 … L) whose pooled states are wanted too; the last `clean` rows
+        are encoded with dropout off.
         """
+        together = not clean or has_fast_dropout(self.backbone)
+        if self.compiled is None and self.lanes > 1 and together:
+            return pool_rows(self.backbone, tokens, self.pooler, layers, self.lanes, clean)
+        parts = []
+        if clean < len(tokens):
+            parts.append(self._plainly(tokens.select(slice(len(tokens) - clean)), layers))
+        if clean:
+            with dropout_off(self.backbone):
+                rest = tokens.select(slice(len(tokens) - clean, None))
+                parts.append(self._plainly(rest, layers))
+        return parts[0] if len(parts) == 1 else Pooled.cat(parts)
+
+    def _plainly(self, tokens: Tokens, layers: Sequence[int]) -> Pooled:
+        """`pooled` for rows that are all alike."""
         if self.compiled is not None:
             return self.compiled(tokens, layers)
         return pool_rows(self.backbone, tokens, self.pooler, layers, self.lanes)
@@ -151,7 +167,8 @@ class Encoder(nn.Module):
         rows = [place.setdefault(text, len(place)) for text in texts]
         distinct = list(place)
         vectors = torch.empty(len(distinct), self.dimension)
-        with dropout_off(self), RowPooler(self.backbone, self.pooler) as pool:
+        pooling = RowPooler(self.backbone, self.pooler)
+        with dropout_off(self), fast_linears(self.backbone), pooling as pool:
 
             def finished(group: tuple[np.ndarray, Tokens]) -> tuple[np.ndarray, Tensor]:
                 index, tokens = group
@@ -174,7 +191,7 @@ class Encoder(nn.Module):
     def stream(self, texts: Sequence[str], *, progress: bool = False) -> Iterator[LayerBatch]:
         """All hidden states of `texts`, one length group at a time; duplicates are not merged."""
         norm = find_final_norm(self.backbone) or nn.Identity()
-        with dropout_off(self):
+        with dropout_off(self), fast_linears(self.backbone):
             for index, tokens in self._groups(texts, progress=progress):
                 ids, mask = tokens.ids.to(self.device), tokens.mask.to(self.device)
                 full = bool(mask.all())

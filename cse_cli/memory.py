@@ -6,6 +6,7 @@ encoding and 5% of a training step where they were timed, by hand, on two cores.
 """
 
 import ctypes
+import os
 
 # The names and numbers of <malloc.h>, and bytes: 32 MiB is the most that M_MMAP_THRESHOLD takes.
 M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_THRESHOLD = -1, -2, -3
@@ -13,7 +14,12 @@ SETTINGS = {M_MMAP_THRESHOLD: 32 << 20, M_TRIM_THRESHOLD: 1 << 30, M_TOP_PAD: 64
 
 
 def keep_freed_memory() -> bool:
-    """Have this process reuse its freed memory; whether its C library can be told so."""
+    """Have this process reuse its freed memory; whether its C library was told so.
+
+    It is not where the user tuned glibc's allocator, by MALLOC_… or GLIBC_TUNABLES.
+    """
+    if any(name.startswith("MALLOC_") or name == "GLIBC_TUNABLES" for name in os.environ):
+        return False
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is None:
         return False

@@ -10,16 +10,19 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from cse_cli.backbone import block_output, find_blocks, find_final_norm
 from cse_cli.batching import deal, step_groups
 from cse_cli.data.tokens import Tokens
-from cse_cli.dropout import first_token_only
+from cse_cli.dropout import clean_rows, first_token_only
 from cse_cli.lanes import through_lanes
 from cse_cli.pooling import POOLER_LAYERS, pool_layer
 
+# Rows x (n, T, D), their mask (n, T), whether it is full of ones -> tensors of n rows each.
+Compute = Callable[[Tensor, Tensor, bool], tuple[Tensor, ...]]
 LAUNCH = {"cpu": 96, "cuda": 1 << 20}  # what one more group costs, in tokens (see step_groups)
 
 
@@ -29,6 +32,12 @@ class Pooled:
 
     last: Tensor
     layers: dict[int, Tensor] = field(default_factory=dict)
+
+    @staticmethod
+    def cat(parts: "Sequence[Pooled]") -> "Pooled":
+        """The rows of all parts below each other."""
+        layers = {n: torch.cat([part.layers[n] for part in parts]) for n in parts[0].layers}
+        return Pooled(torch.cat([part.last for part in parts]), layers)
 
     def map(self, change: Callable[[Tensor], Tensor]) -> "Pooled":
         """The same function applied to every tensor."""
@@ -123,50 +132,84 @@ class RowPooler:
 
 
 def pool_rows(
-    backbone: Any, tokens: Tokens, pooler: str, layers: Sequence[int], lanes: int
+    backbone: Any,
+    tokens: Tokens,
+    pooler: str,
+    layers: Sequence[int],
+    lanes: int,
+    clean: int = 0,
 ) -> Pooled:
     """Pooled vectors of token rows (R, T), before the head, with the graph, in the rows' order.
 
-    The rows are dealt into `lanes` by turns in the order of their lengths, and grouped by length
-    inside each lane. `layers` names the blocks (1 … L) whose pooled states are wanted too.
+    `layers` names the blocks (1 … L) whose pooled states are wanted too; the last `clean` rows go
+    with fast dropout off; `lanes` as in `in_groups`.
     """
     words = backbone.get_input_embeddings()
-    device = words.weight.device
-    ids, mask = tokens.narrowed(int(tokens.lengths.max())).on(device)
-    x = words(ids)  # (R, T, D)
+    ids, mask = tokens.narrowed(int(tokens.lengths.max())).on(words.weight.device)
     with RowPooler(backbone, pooler, layers) as pool:
-        if min(lanes, len(tokens)) == 1:
-            found = _pool_lane(pool, x, mask, tokens.lengths)
-        else:
-            dealt = [torch.from_numpy(rows) for rows in deal(tokens.lengths.tolist(), lanes)]
 
-            def job(rows: Tensor) -> Callable[[Tensor], tuple[Tensor, ...]]:
-                """The lane of these rows, to be given their word vectors."""
-                return lambda own: _pool_lane(pool, own, mask[rows], tokens.lengths[rows])
+        def vectors(x: Tensor, mask: Tensor, full: bool) -> tuple[Tensor, ...]:
+            """The last and the asked layers' vectors (n, D) of word vectors x (n, T, D)."""
+            pooled = pool(mask, full, inputs_embeds=x)
+            return (pooled.last, *pooled.layers.values())
 
-            parameters = list(backbone.parameters())
-            jobs = [job(rows) for rows in dealt]
-            found = through_lanes(jobs, dealt, x, parameters, draws=backbone.training)
-            found = _in_order(found, dealt)
-    last, *others = found
+        rows = Rows(words(ids), mask, tokens.lengths, torch.arange(len(ids)) >= len(ids) - clean)
+        last, *others = in_groups(vectors, rows, backbone, lanes)
     return Pooled(last, dict(zip(layers, others, strict=True)))
 
 
-def _pool_lane(pool: RowPooler, x: Tensor, mask: Tensor, lengths: Tensor) -> tuple[Tensor, ...]:
-    """The last and the asked layers' vectors (n, D) of word vectors x (n, T, D), mask (n, T)."""
-    groups = step_groups(lengths.tolist(), LAUNCH.get(x.device.type, LAUNCH["cuda"]))
-    if len(groups) == 1:
-        return _listed(pool(mask, bool((lengths == x.shape[1]).all()), inputs_embeds=x))
-    found, rows = [], [torch.from_numpy(group) for group in groups]
-    for group in rows:
-        width = int(lengths[group].max())
-        full = bool((lengths[group] == width).all())
-        found.append(_listed(pool(mask[group, :width], full, inputs_embeds=x[group, :width])))
-    return _in_order([torch.cat(parts) for parts in zip(*found, strict=True)], rows)
+@dataclass(frozen=True)
+class Rows:
+    """What goes through a transformer: `x` (R, T, D), `mask` (R, T) and `lengths` (R,).
+
+    Rows that are `clean` (R,) go with fast dropout off.
+    """
+
+    x: Tensor
+    mask: Tensor
+    lengths: Tensor
+    clean: Tensor
+
+    def select(self, rows: Tensor, x: Tensor) -> "Rows":
+        """Some of the rows, whose part of x is `x`."""
+        return Rows(x, self.mask[rows], self.lengths[rows], self.clean[rows])
 
 
-def _listed(pooled: Pooled) -> tuple[Tensor, ...]:
-    return (pooled.last, *pooled.layers.values())
+def in_groups(
+    compute: Compute, rows: Rows, module: nn.Module, lanes: int, *, narrow: bool = True
+) -> tuple[Tensor, ...]:
+    """`compute` on rows, group by group: tensors of one row each, in the rows' order.
+
+    The rows are dealt into `lanes` by turns in the order of their lengths, and grouped by length
+    inside each lane; `compute` is given rows cut at their group's longest, unless `narrow` is
+    False. `module` is what it computes with.
+    """
+    if min(lanes, len(rows.x)) == 1:
+        return _one_lane(compute, rows, narrow)
+    dealt = [torch.from_numpy(own) for own in deal(rows.lengths.tolist(), lanes)]
+
+    def job(own: Tensor) -> Callable[[Tensor], tuple[Tensor, ...]]:
+        """The lane of the rows `own`, to be given their part of x."""
+        return lambda x: _one_lane(compute, rows.select(own, x), narrow)
+
+    jobs, parameters = [job(own) for own in dealt], list(module.parameters())
+    return _in_order(through_lanes(jobs, dealt, rows.x, parameters, draws=module.training), dealt)
+
+
+def _one_lane(compute: Compute, rows: Rows, narrow: bool) -> tuple[Tensor, ...]:
+    """`in_groups` for the rows of one lane."""
+    launch = LAUNCH.get(rows.x.device.type, LAUNCH["cuda"])
+    groups = step_groups(rows.lengths.tolist(), launch) if narrow else [np.arange(len(rows.x))]
+    found, order = [], []
+    for numbers in groups:
+        group = torch.from_numpy(numbers)
+        group = group[rows.clean[group].int().argsort(stable=True)]  # clean rows last
+        width = int(rows.lengths[group].max()) if narrow else rows.x.shape[1]
+        full = bool((rows.lengths[group] == width).all())
+        with clean_rows(int(rows.clean[group].sum())):
+            found.append(compute(rows.x[group, :width], rows.mask[group, :width], full))
+        order.append(group)
+    return _in_order([torch.cat(parts) for parts in zip(*found, strict=True)], order)
 
 
 def _in_order(found: Sequence[Tensor], rows: Sequence[Tensor]) -> tuple[Tensor, ...]:

@@ -62,9 +62,9 @@ def test_the_vector_stands_in_for_the_first_token(family: str, tmp_path: Path) -
     def run(rows: Tensor, condition: bool) -> Tensor:
         if not condition:
             return encoder.backbone(rows, **inputs).last_hidden_state
-        with conditioned(encoder.backbone, vectors):
+        with conditioned(encoder.backbone) as states_given:
             hook = block.register_forward_pre_hook(look, with_kwargs=True)
-            states = encoder.backbone(rows, **inputs).last_hidden_state
+            states = states_given(vectors, input_ids=rows, **inputs)
             hook.remove()
         return states
 
@@ -91,8 +91,8 @@ def test_the_conditioned_forward_is_the_blocks_on_a_changed_embedding(tiny_bert:
     for layer in backbone.encoder.layer:
         found = layer(states)
         states = found if isinstance(found, Tensor) else found[0]
-    with conditioned(backbone, vectors):
-        torch.testing.assert_close(backbone(ids).last_hidden_state, states)
+    with conditioned(backbone) as states_given:
+        torch.testing.assert_close(states_given(vectors, input_ids=ids), states)
 
 
 def test_the_discriminator_starts_as_the_encoder_and_leaves_it(diffcse) -> None:
@@ -126,11 +126,8 @@ def test_the_loss_is_a_loop_over_tokens(diffcse, edit: str, reduction: str) -> N
     with dropout_off(part), torch.no_grad():
         for i, n in enumerate(edited.lengths.tolist()):
             wide = width if reduction == "released" else n
-            inputs = {
-                "input_ids": edited.ids[i : i + 1, :wide],
-                "attention_mask": edited.mask[i : i + 1, :wide].long(),
-            }
-            scores = part.discriminator(inputs, vectors[i : i + 1])[0]
+            row = edited.select(slice(i, i + 1)).narrowed(wide)
+            scores = part.discriminator(row, vectors[i : i + 1], padding=True)[0]
             for place, (kept, replaced) in enumerate(scores.tolist()):
                 label = int(place < n and edited.ids[i, place] != drawn.original[i, place])
                 total += math.log(math.exp(kept) + math.exp(replaced)) - (kept, replaced)[label]

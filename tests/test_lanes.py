@@ -163,6 +163,29 @@ def test_lanes_change_no_vector_and_no_gradient(
         torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("fast", [True, False])
+def test_clean_rows_have_no_dropout_beside_rows_that_have(
+    family: str, fast: bool, tmp_path: Path, two_threads: None
+) -> None:
+    encoder = Encoder.load(str(make_family(family, tmp_path)), pooler="mean", dropout=0.5)
+    if fast and use_fast_dropout(encoder.backbone):
+        encoder.lanes = LANES
+    texts = ["the dog runs", "a", "the small old man sees a red ball", "woman eats", "a house"] * 3
+    tokens = Tokens.from_rows(encoder.tokenize(texts)[0], encoder.tokenizer.pad_token_id)
+    wanted = encoder.eval().pooled(tokens, (1,))
+    encoder.train()
+    for clean in (1, 7, len(texts)):
+        noisy = len(texts) - clean
+        found = [encoder.pooled(tokens, (1,), clean) for _ in range(2)]
+        torch.testing.assert_close(found[0].last[noisy:], wanted.last[noisy:])
+        torch.testing.assert_close(found[0].layers[1][noisy:], wanted.layers[1][noisy:])
+        assert torch.equal(found[0].last[noisy:], found[1].last[noisy:])
+        for row in range(noisy):
+            assert not torch.allclose(found[0].last[row], found[1].last[row])
+    assert all(module.training for module in encoder.modules())
+
+
 def test_vectors_do_not_depend_on_the_number_of_lanes(tiny_bert: Path, two_threads: None) -> None:
     encoder = Encoder.load(str(tiny_bert), pooler="first_last_mean", batch_tokens=12)
     texts = [f"the dog runs {'a house ' * i}" for i in range(12)]

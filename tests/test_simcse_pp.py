@@ -13,7 +13,7 @@ from cse_cli.config.ingredients import (
     OffDropoutConfig,
 )
 from cse_cli.data.tokens import Tokens
-from cse_cli.dropout import dropout_off
+from cse_cli.dropout import ATTENTION, dropout_off
 from cse_cli.encoder import Encoder
 from cse_cli.errors import UsageError
 from cse_cli.maths import barlow_twins, cosine, dimension_wise
@@ -63,11 +63,12 @@ def test_the_modes_agree_at_m_1() -> None:
     assert torch.equal(one, other)
 
 
-@pytest.mark.parametrize("attention", ["eager", "sdpa"])
+@pytest.mark.parametrize("attention", [ATTENTION, "eager", "sdpa"])
 def test_the_clean_pass_has_no_dropout_and_the_views_have(
     attention: str, tiny_bert: Path, corpus_file: Path
 ) -> None:
     t = make_trainer(tiny_bert, corpus_file, ["off-dropout"])
+    assert t.encoder.backbone.config._attn_implementation == ATTENTION
     t.encoder.backbone.set_attn_implementation(attention)
     outcome = t.measure(1)
     z = outcome.views

@@ -11,6 +11,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
+
+from cse_cli.linears import linear
 
 QUERIES = 1024  # that share one pass over the vectors
 SCORES = 1 << 21  # entries of S: 8 MiB
@@ -36,18 +39,18 @@ def top_k(queries: Tensor, vectors: Any, k: int, decode: Decode = torch.from_num
 
 def _one_pass(queries: Tensor, vectors: Any, k: int, decode: Decode) -> Best:
     height = _whole_groups(max(k, min(VECTORS, SCORES // len(queries))))
-    scores = torch.empty(height, len(queries))
     best: Best | None = None
     for start in range(0, len(vectors), height):
         block = decode(vectors[start : start + height])
-        torch.mm(block, queries.T, out=scores[: len(block)])  # (B, Q)
+        scores = linear(block, queries)  # (B, Q)
         if best is None:
-            first, places = scores[: len(block)].T.contiguous().topk(k, dim=1)
+            first, places = scores.T.contiguous().topk(k, dim=1)
             best = first, places
             continue
-        end = _whole_groups(len(block))
-        scores[len(block) : end] = -torch.inf
-        _update(best, scores[:end], start)
+        missing = _whole_groups(len(block)) - len(block)
+        if missing:  # of the last block
+            scores = pad(scores, (0, 0, 0, missing), value=-torch.inf)
+        _update(best, scores, start)
     assert best is not None
     return best
 

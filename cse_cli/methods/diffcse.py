@@ -10,12 +10,15 @@ own: 2N rows. The paper prints a sum over tokens and batch; its lambda belongs t
 """
 
 import copy
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import pad
 
 from cse_cli.backbone import find_blocks
 from cse_cli.config.generative import ReplacedTokensConfig
@@ -26,7 +29,8 @@ from cse_cli.maths import replaced_token_detection
 from cse_cli.methods.base import Ingredient, Views
 from cse_cli.methods.edited_views import EditedViews
 from cse_cli.methods.editor import Editor
-from cse_cli.methods.passes import both_views, bounded, length_groups, model_inputs
+from cse_cli.methods.passes import both_views, bounded
+from cse_cli.rows import Rows, in_groups
 
 # Families whose first block is not given hs[0] as it is.
 REFUSED = ("albert",)
@@ -49,26 +53,32 @@ def check_family(model_type: str) -> None:
 
 
 @contextmanager
-def conditioned(backbone: nn.Module, vectors: Tensor) -> Iterator[None]:
-    """Within, the embedding output at position 0 of row i is `vectors[i]` (B, D).
+def conditioned(backbone: nn.Module) -> Iterator[Callable[..., Tensor]]:
+    """A function of vectors (B, D) and inputs: the last states (B, T, D), given the vectors.
 
     The input of the first transformer block is the embedding output, behind its norm and dropout;
-    the vector takes its place there and carries no position.
+    the vector takes the place of position 0 there and carries no position. Each thread has its own.
     """
+    given = threading.local()
+
+    def states(vectors: Tensor, **inputs: Any) -> Tensor:
+        given.vectors = vectors
+        found: Tensor = backbone(**inputs).last_hidden_state
+        return found
 
     def condition(
         _block: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[Any, dict[str, Any]]:
         """The first block's input with the sentence vector in place of [CLS]'s state."""
-        states = args[0] if args else kwargs["hidden_states"]  # (B, T, D)
-        changed = torch.cat([vectors.to(states.dtype)[:, None], states[:, 1:]], dim=1)
+        x = args[0] if args else kwargs["hidden_states"]  # (B, T, D)
+        changed = torch.cat([given.vectors.to(x.dtype)[:, None], x[:, 1:]], dim=1)
         if args:
             return (changed, *args[1:]), kwargs
         return args, {**kwargs, "hidden_states": changed}
 
     hook = find_blocks(backbone)[0].register_forward_pre_hook(condition, with_kwargs=True)
     try:
-        yield
+        yield states
     finally:
         hook.remove()
 
@@ -81,11 +91,26 @@ class Discriminator(nn.Module):
         self.backbone = copy.deepcopy(encoder.backbone)
         self.output = nn.Linear(encoder.width, 2)
 
-    def forward(self, inputs: dict[str, Any], vectors: Tensor) -> Tensor:
-        """Scores (B, T, 2) of the rows in `inputs`, given the sentence vectors (B, D)."""
-        with conditioned(self.backbone, vectors):
-            states = self.backbone(**inputs).last_hidden_state
-        scores: Tensor = self.output(states)
+    def forward(
+        self, tokens: Tokens, vectors: Tensor, *, lanes: int = 1, padding: bool = False
+    ) -> Tensor:
+        """Scores (R, T, 2) of token rows (R, T), given the sentence vectors (R, D).
+
+        Padding has scores of its own where `padding` asks for them, else 0.
+        """
+        words = self.backbone.get_input_embeddings()  # type: ignore[operator]
+        ids, mask = tokens.on(vectors.device)
+        x = torch.cat([vectors[:, None], words(ids[:, 1:])], dim=1)  # the word at 0 is not read
+        with conditioned(self.backbone) as states:
+
+            def score(x: Tensor, mask: Tensor, full: bool) -> tuple[Tensor]:
+                """Scores (n, T, 2) of rows x (n, t, D) that begin with their vectors."""
+                attention_mask = None if full else mask.long()
+                found = states(x[:, 0], inputs_embeds=x, attention_mask=attention_mask)
+                return (pad(self.output(found), (0, 0, 0, ids.shape[1] - x.shape[1])),)
+
+            rows = Rows(x, mask, tokens.lengths, torch.zeros(len(x), dtype=torch.bool))
+            (scores,) = in_groups(score, rows, self, lanes, narrow=not padding)
         return scores
 
 
@@ -99,6 +124,7 @@ class ReplacedTokens(Ingredient):
         self.config = config
         self.editor = Editor(config, encoder)
         self.discriminator = Discriminator(encoder).to(encoder.device)
+        self.lanes = encoder.lanes
         self._seen: dict[str, Any] = {}
 
     def loss(self, z: Views, s: Tensor) -> Tensor | None:
@@ -123,34 +149,25 @@ class ReplacedTokens(Ingredient):
 
     def _detect(self, z: Views, edited: Tokens, replaced: Tensor, vectors: Tensor) -> Tensor:
         """Sum of the cross-entropy over the rows `edited`, given their `vectors` (R, D)."""
-        device = vectors.device
         padding = self.config.rtd_reduction == "released"  # padding has a score there, too
-        total = vectors.new_zeros(())
-        right, counted = torch.zeros(2, 2, device=device)
-        for rows, width in length_groups(edited, device, z.chunk_size):
-            width = edited.ids.shape[1] if padding else width
-            labels = replaced[rows, :width].to(device)
-            mask = edited.mask[rows, :width].to(device)
-            with z.autocast():
-                scores = bounded(
-                    self.discriminator,
-                    model_inputs(edited, rows, width, device),
-                    vectors[rows.to(device)],
-                    chunked=z.chunk_size is not None,
-                ).float()
-            scored = torch.ones_like(mask) if padding else mask
-            total = total + replaced_token_detection(scores, labels, scored, "sum")
-            found = scores.argmax(-1) == labels
-            for kind in (0, 1):
-                of_kind = mask & (labels == bool(kind))
-                right[kind] += (found & of_kind).sum()
-                counted[kind] += of_kind.sum()
+        chunked = z.chunk_size is not None
+        compute = partial(self.discriminator, lanes=1 if chunked else self.lanes, padding=padding)
+        with z.autocast():
+            scores = torch.cat(
+                [
+                    bounded(compute, edited.select(rows), vectors[rows], chunked=chunked)
+                    for rows in torch.arange(len(edited)).split(z.chunk_size or len(edited))
+                ]
+            ).float()
+        labels, mask = replaced.to(vectors.device), edited.mask.to(vectors.device)
+        right = scores.argmax(-1) == labels
         self._seen = {
-            "rtd_accuracy_replaced": right[1] / counted[1],
-            "rtd_accuracy_kept": right[0] / counted[0],
-            "replaced_share": counted[1] / counted.sum(),
+            "rtd_accuracy_replaced": right[mask & labels].float().mean(),
+            "rtd_accuracy_kept": right[mask & ~labels].float().mean(),
+            "replaced_share": labels[mask].float().mean(),
         }
-        return total
+        scored = torch.ones_like(mask) if padding else mask
+        return replaced_token_detection(scores, labels, scored, "sum")
 
     def diagnostics(self) -> dict[str, Any]:
         """The discriminator's accuracy on replaced and on kept tokens, and the replaced share."""

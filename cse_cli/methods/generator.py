@@ -9,9 +9,10 @@ from torch import Tensor
 
 from cse_cli.backbone import load_config, load_tokenizer, load_weights
 from cse_cli.errors import InputError, UsageError
+from cse_cli.lanes import beside
 from cse_cli.loading import length_limit
 from cse_cli.methods.edits import Edit
-from cse_cli.methods.passes import length_groups, logits_at, model_inputs
+from cse_cli.methods.passes import length_groups, model_inputs, wanted_logits
 
 
 def masked_lm_config(source: str) -> Any:
@@ -114,14 +115,22 @@ class Generator:
         filled = edit.tokens.ids.clone()
         asked = edit.fill.any(1).nonzero().squeeze(1)
         tokens = edit.tokens.select(asked)
-        for group, width in length_groups(tokens, device) if len(asked) else ():
-            rows = asked[group]
-            where = edit.fill[rows, :width]
-            with autocast():
-                inputs = model_inputs(tokens, group, width, device)
-                logits = logits_at(self.model, inputs, where.to(device))
-            chosen = lots[rows, :width][where].to(device) if lots is not None else None
-            ids = filled[rows, :width]
-            ids[where] = draw_tokens(logits[:, : self.size].float(), chosen).cpu()
-            filled[rows, :width] = ids
+
+        with wanted_logits(self.model) as logits_at:
+
+            def drawn(part: tuple[Tensor, int]) -> tuple[Tensor, int, Tensor, Tensor]:
+                """A group's rows, their width, where they are filled and with which ids."""
+                group, width = part
+                rows = asked[group]
+                where = edit.fill[rows, :width]
+                with autocast():
+                    logits = logits_at(model_inputs(tokens, group, width, device), where.to(device))
+                chosen = lots[rows, :width][where].to(device) if lots is not None else None
+                ids = draw_tokens(logits[:, : self.size].float(), chosen).cpu()
+                return rows, width, where, ids
+
+            groups = list(length_groups(tokens, device)) if len(asked) else []
+            lanes = torch.get_num_threads() if device.type == "cpu" else 1
+            for rows, width, where, ids in beside(drawn, groups, lanes):
+                filled[rows, :width] = filled[rows, :width].masked_scatter(where, ids)
         return filled

@@ -4,7 +4,9 @@ The sentence vectors of a step come through its seam; what an ingredient compute
 generator, the discriminator, masked language modelling) is put through the model here.
 """
 
+import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -57,16 +59,29 @@ def bounded(compute: Callable[..., Tensor], *inputs: Any, chunked: bool) -> Tens
     return result
 
 
-def logits_at(model: Any, inputs: dict[str, Any], where: Tensor) -> Tensor:
-    """A masked language model's logits at the positions `where` (B, T) only, (M, V).
+@contextmanager
+def wanted_logits(model: Any) -> Iterator[Callable[[dict[str, Any], Tensor], Tensor]]:
+    """A function of inputs and positions (B, T): a masked LM's logits there only, (M, V).
 
     The projection onto the vocabulary is the largest product of such a model; a hook before it
-    leaves it the wanted positions. `where` is on the model's device.
+    leaves it the wanted positions. They are on the model's device, and each thread has its own.
     """
+    wanted = threading.local()
+
+    def logits(inputs: dict[str, Any], where: Tensor) -> Tensor:
+        wanted.where = where
+        found: Tensor = model(**inputs).logits
+        return found
+
     projection = model.get_output_embeddings()
-    hook = projection.register_forward_pre_hook(lambda _module, args: (args[0][where],))
+    hook = projection.register_forward_pre_hook(lambda _module, args: (args[0][wanted.where],))
     try:
-        logits: Tensor = model(**inputs).logits
+        yield logits
     finally:
         hook.remove()
-    return logits
+
+
+def logits_at(model: Any, inputs: dict[str, Any], where: Tensor) -> Tensor:
+    """A masked language model's logits (M, V) at the positions `where` (B, T)."""
+    with wanted_logits(model) as logits:
+        return logits(inputs, where)

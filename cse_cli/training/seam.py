@@ -16,7 +16,6 @@ import torch
 from torch import Tensor
 
 from cse_cli.data.tokens import Tokens
-from cse_cli.dropout import dropout_off
 from cse_cli.encoder import Encoder
 from cse_cli.rows import Pooled
 from cse_cli.training import distributed
@@ -27,8 +26,8 @@ Autocast = Callable[[], AbstractContextManager[object]]
 class Seam:
     """One pass over token rows: `forward` gives leaves for all rows, `backward` goes on from them.
 
-    `clean` switches dropout off; `chunk_size` rows are encoded at a time (None: all at once, their
-    graph kept from the forward pass).
+    The last `clean` rows are encoded with dropout off; `chunk_size` rows are encoded at a time
+    (None: all at once, their graph kept from the forward pass).
     """
 
     def __init__(
@@ -37,7 +36,7 @@ class Seam:
         tokens: Tokens,
         layers: tuple[int, ...] = (),
         *,
-        clean: bool = False,
+        clean: int = 0,
         chunk_size: int | None = None,
         autocast: Autocast = nullcontext,
     ):
@@ -53,7 +52,7 @@ class Seam:
     def forward(self) -> Pooled:
         """Leaves for all rows of all processes, (R_all, D), that collect gradient."""
         if self.chunk_size is None:
-            self._graph = self._encode(self.tokens)
+            self._graph = self._encode(self.tokens, self.clean)
             local = self._graph.map(Tensor.detach)
         else:
             local = self._first_pass()
@@ -73,35 +72,32 @@ class Seam:
             self._graph = None
             return
         after = _random_state(self.encoder.device)
-        start = 0
-        for chunk, state in zip(self._chunks(), self._states, strict=True):
+        for (rows, clean), state in zip(self._chunks(), self._states, strict=True):
             _set_random_state(state, self.encoder.device)
-            rows = slice(start, start + len(chunk.ids))
-            _backward(self._encode(chunk), gradients.map(lambda g, rows=rows: g[rows]))  # type: ignore[misc]
-            start = rows.stop
+            pooled = self._encode(self.tokens.select(rows), clean)
+            _backward(pooled, gradients.map(lambda g, rows=rows: g[rows]))  # type: ignore[misc]
         _set_random_state(after, self.encoder.device)
 
     def _first_pass(self) -> Pooled:
         """Encode chunk by chunk without a graph, remembering each chunk's random state."""
         parts = []
         with torch.no_grad():
-            for chunk in self._chunks():
+            for rows, clean in self._chunks():
                 self._states.append(_random_state(self.encoder.device))
-                parts.append(self._encode(chunk))
-        return Pooled(
-            torch.cat([part.last for part in parts]),
-            {layer: torch.cat([part.layers[layer] for part in parts]) for layer in self.layers},
-        )
+                parts.append(self._encode(self.tokens.select(rows), clean))
+        return Pooled.cat(parts)
 
-    def _chunks(self) -> Iterator[Tokens]:
-        rows = torch.arange(len(self.tokens.ids))
-        for chunk in rows.split(self.chunk_size or len(rows)):
-            yield self.tokens.select(chunk)
+    def _chunks(self) -> Iterator[tuple[slice, int]]:
+        """(the rows of a chunk, how many of them, the last, are clean)."""
+        count = len(self.tokens)
+        size = self.chunk_size or count
+        for start in range(0, count, size):
+            stop = min(start + size, count)
+            yield slice(start, stop), max(0, stop - max(start, count - self.clean))
 
-    def _encode(self, tokens: Tokens) -> Pooled:
-        mode = dropout_off(self.encoder.backbone) if self.clean else nullcontext()
-        with mode, self.autocast():
-            return self.encoder.pooled(tokens, self.layers)
+    def _encode(self, tokens: Tokens, clean: int) -> Pooled:
+        with self.autocast():
+            return self.encoder.pooled(tokens, self.layers, clean)
 
     def _share(self, leaf: Tensor) -> Tensor:
         """This process's rows of the mean gradient, scaled so that N processes equal one.

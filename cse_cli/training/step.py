@@ -96,25 +96,24 @@ def training_step(
     needs = Needs()
     for part in parts:
         needs = needs | part.needs
-    seams, views = encode_views(batch, encoder, needs, config)
+    seam, views = encode_views(batch, encoder, needs, config)
     loss, terms, s = objective(views, parts)
     shares = {}
     if config.gradient_shares and batch.step % config.gradient_shares == 0:
         weighted = terms | {"contrastive": config.contrastive_weight * terms["contrastive"]}
-        shares = gradient_shares(weighted, [leaf for seam in seams for leaf in seam.leaves])
+        shares = gradient_shares(weighted, seam.leaves)
     config.scale(loss).backward()
-    for seam in seams:
-        seam.backward()
+    seam.backward()
     distributed.average_gradients([encoder, *parts])
     return replace(_outcome(loss, terms, views, s), shares=shares)
 
 
 def encode_views(
     batch: Batch, encoder: Encoder, needs: Needs, config: StepConfig
-) -> tuple[list[Seam], Views]:
-    """All vectors of the step, behind the head, with the seams that carry gradient back.
+) -> tuple[Seam, Views]:
+    """All vectors of the step, behind the head, with the seam that carries gradient back.
 
-    Every dropout-on pass goes through the encoder in one stack; the clean pass is its own.
+    Everything goes through the encoder in one stack, at its end the anchors with dropout off.
     """
     mine = distributed.mine(len(batch.tokens.ids))
     rows = torch.arange(len(batch.tokens.ids))[mine]
@@ -122,17 +121,19 @@ def encode_views(
     stack = [anchors, positives] if config.augmentation else [anchors]
     stack += [anchors, positives] * needs.passes
     stack += [column.select(rows) for column in (batch.further, batch.hard) if column is not None]
+    stack += [anchors] * needs.clean
     layers = tuple(sorted(needs.layers | needs.positive_layers))
 
-    main = Seam(
+    seam = Seam(
         encoder,
         Tokens.cat(stack),
         layers,
+        clean=len(anchors) * needs.clean,
         chunk_size=config.chunk_size,
         autocast=config.autocast,
     )
-    seams = [main]
-    parts = _unstack(main.forward(), len(stack))
+    parts = _unstack(seam.forward(), len(stack))
+    clean = parts.pop() if needs.clean else None
     second = parts[1] if config.augmentation else parts[0]
     last = _through_head(encoder, [part.last for part in parts])
     views = Views(
@@ -162,13 +163,9 @@ def encode_views(
         first = 2 if config.augmentation else 1
         extra = last[first : first + 2 * needs.passes]
         views.passes = (torch.stack(extra[::2]), torch.stack(extra[1::2]))
-    if needs.clean:
-        clean = Seam(
-            encoder, anchors, clean=True, chunk_size=config.chunk_size, autocast=config.autocast
-        )
-        seams.append(clean)
-        views.clean = encoder.head(clean.forward().last)
-    return seams, views
+    if clean is not None:
+        views.clean = encoder.head(clean.last)
+    return seam, views
 
 
 def encode_shared(encoder: Encoder, tokens: Tokens, config: StepConfig) -> Tensor:
