@@ -17,7 +17,6 @@ from torch import Tensor, nn
 from cse_cli import lanes
 
 WORDS = 1 << 16  # values of the 16-bit words that are compared with p
-ATTENTION = "cse_sdpa"
 
 
 class _Clean(threading.local):
@@ -86,63 +85,6 @@ class FastDropout(nn.Dropout):
     def forward(self, x: Tensor) -> Tensor:
         """Any shape; the identity in evaluation mode."""
         return fast_dropout(x, self.p) if self.training else x
-
-
-def _attention(
-    module: nn.Module,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    attention_mask: Tensor | None,
-    dropout: float = 0.0,
-    scaling: float | None = None,
-    **options: Any,
-) -> tuple[Tensor, None]:
-    """softmax(q k^T / sqrt(d) + mask) with fast dropout, times v: (B, H, T, d) -> (B, T, H, d).
-
-    In evaluation it is transformers' sdpa attention, whose masks it takes; in training that is no
-    choice without dropout either: on short rows its backward pass takes longer than all the rest.
-    """
-    if dropout == 0.0 and torch.is_inference_mode_enabled():
-        from transformers.integrations.sdpa_attention import sdpa_attention_forward
-
-        return sdpa_attention_forward(
-            module, query, key, value, attention_mask, dropout=0.0, scaling=scaling, **options
-        )
-    scale = query.shape[-1] ** -0.5 if scaling is None else scaling
-    scores = (query * scale) @ key.transpose(2, 3)  # (B, H, T, T)
-    if attention_mask is not None:
-        if attention_mask.dtype == torch.bool:
-            scores = scores.masked_fill(~attention_mask, torch.finfo(scores.dtype).min)
-        else:
-            scores = scores + attention_mask
-    weights = fast_dropout(scores.softmax(dim=-1).to(value.dtype), dropout)
-    return (weights @ value).transpose(1, 2).contiguous(), None
-
-
-def use_fast_dropout(backbone: Any) -> bool:
-    """Switch a backbone that trains on a CPU to fast dropout, in its modules and its attention.
-
-    Returns whether all of it was switched: attention has to be transformers' sdpa.
-    """
-    from transformers import AttentionInterface, AttentionMaskInterface
-    from transformers.masking_utils import sdpa_mask
-
-    for module in list(backbone.modules()):
-        for name, child in module.named_children():
-            if type(child) is nn.Dropout:
-                setattr(module, name, FastDropout(child.p).train(child.training))
-    if backbone.config._attn_implementation != "sdpa":
-        return False
-    AttentionInterface.register(ATTENTION, _attention)
-    AttentionMaskInterface.register(ATTENTION, sdpa_mask)
-    backbone.set_attn_implementation(ATTENTION)
-    return True
-
-
-def has_fast_dropout(backbone: Any) -> bool:
-    """Whether all of a backbone was switched to fast dropout, and is still."""
-    return bool(backbone.config._attn_implementation == ATTENTION)
 
 
 @contextmanager

@@ -15,10 +15,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
+from cse_cli.attention import has_short_attention
 from cse_cli.backbone import find_final_norm
 from cse_cli.batching import budget_groups
 from cse_cli.data.tokens import Tokens
-from cse_cli.dropout import dropout_off, has_fast_dropout
+from cse_cli.dropout import dropout_off
 from cse_cli.errors import UsageError
 from cse_cli.lanes import beside
 from cse_cli.linears import fast_linears
@@ -137,7 +138,7 @@ class Encoder(nn.Module):
         `layers` names the blocks (1 … L) whose pooled states are wanted too; the last `clean` rows
         are encoded with dropout off.
         """
-        together = not clean or has_fast_dropout(self.backbone)
+        together = not clean or has_short_attention(self.backbone)
         if self.compiled is None and self.lanes > 1 and together:
             return pool_rows(self.backbone, tokens, self.pooler, layers, self.lanes, clean)
         parts = []

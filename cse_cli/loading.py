@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from cse_cli.attention import use_short_attention
 from cse_cli.backbone import load_backbone
 from cse_cli.checkpoint import resolve
 from cse_cli.encoder import DTYPES, Encoder
@@ -59,6 +60,8 @@ def load_encoder(
     )
     if batch_tokens:
         encoder.batch_tokens = batch_tokens
+    if device == "cpu" and precision == "bf16":
+        use_short_attention(backbone)
     return encoder.to(device=torch.device(device), dtype=DTYPES[precision]).eval()
 
 

@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from cse_cli.attention import use_fast_dropout
 from cse_cli.data.tokens import Tokens
-from cse_cli.dropout import use_fast_dropout
 from cse_cli.encoder import Encoder
 from cse_cli.lanes import LANES, beside, generator, through_lanes
 from cse_cli.rows import LAUNCH

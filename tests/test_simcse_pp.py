@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from cse_cli.attention import ATTENTION
 from cse_cli.config.ingredients import (
     BarlowTwinsConfig,
     DimensionWiseConfig,
@@ -13,7 +14,7 @@ from cse_cli.config.ingredients import (
     OffDropoutConfig,
 )
 from cse_cli.data.tokens import Tokens
-from cse_cli.dropout import ATTENTION, dropout_off
+from cse_cli.dropout import dropout_off
 from cse_cli.encoder import Encoder
 from cse_cli.errors import UsageError
 from cse_cli.maths import barlow_twins, cosine, dimension_wise

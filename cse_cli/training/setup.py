@@ -14,13 +14,13 @@ import numpy as np
 import torch
 
 from cse_cli import checkpoint
+from cse_cli.attention import use_fast_dropout
 from cse_cli.backbone import load_config, load_tokenizer
 from cse_cli.compiled import compile_encoder
 from cse_cli.config.generative import ReplacedTokensConfig
 from cse_cli.data.builtin import DEMO_NOTICE
 from cse_cli.data.corpus import Corpus, open_corpus
 from cse_cli.data.order import order
-from cse_cli.dropout import use_fast_dropout
 from cse_cli.encoder import Encoder, check_layer
 from cse_cli.errors import InputError, UsageError
 from cse_cli.heads import build_head
