@@ -51,7 +51,7 @@ def scores(checkpoint: Path | str, options: argparse.Namespace, *more: str) -> d
     data = str(options.assets / DATA)
     output, _ = cse("eval-sts", str(checkpoint), "--data-dir", data, "--json", *more)
     rows = json.loads(output)["rows"]
-    return {row["task"]: 100 * row["value"] for row in rows if row["metric"] == "spearman"}
+    return {row["task"]: 100 * row["value"] for row in rows if row["metric"] == "spearman_all"}
 
 
 def train(name: str, seed: int, options: argparse.Namespace) -> dict[str, float]:

@@ -2,25 +2,30 @@
 
 import os
 import statistics
-import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+
+from memory import watched
 
 ASSETS = Path(os.environ.get("CSE_ASSETS", Path(__file__).parents[2] / "shared"))
 MODEL = ASSETS / "models" / "all-MiniLM-L6-v2"
 
 
 def in_turns(commands: Mapping[str, Sequence[str]], rounds: int) -> dict[str, list[float]]:
-    """Wall seconds of each command, start-up included, `rounds` times one after the other."""
+    """Wall seconds of each command, start-up included, `rounds` times one after the other.
+
+    Times and peaks of the private memory are told as they come.
+    """
     seconds: dict[str, list[float]] = {name: [] for name in commands}
     for turn in range(rounds):
         for name, command in commands.items():
             begun = time.perf_counter()
-            subprocess.run(command, check=True, stdout=subprocess.DEVNULL, env=environment())
+            peak = watched(command, environment(), every=0.2)[1] / 2**20
             seconds[name].append(time.perf_counter() - begun)
-            print(f"round {turn + 1}, {name}: {seconds[name][-1]:.1f} s", file=sys.stderr)
+            told = f"{seconds[name][-1]:.1f} s, at most {peak:.0f} MiB of private memory"
+            print(f"round {turn + 1}, {name}: {told}", file=sys.stderr)
     return seconds
 
 

@@ -27,7 +27,7 @@ from cse_cli.pooling import pool_layer
 from cse_cli.progress import warn
 
 if TYPE_CHECKING:
-    from cse_cli.encoder import Encoder
+    from cse_cli.encoder import Encoder, LayerBatch
 
 LIMIT = 8 * 2**30
 
@@ -98,9 +98,15 @@ class CachedEncoder:
 
     def _fill(self, texts: Sequence[str], into: np.ndarray) -> None:
         kind = "mean" if self.encoder.pooler.endswith("_mean") else self.encoder.pooler
-        for batch in self.encoder.stream(texts, progress=True):
-            for slice_, state in zip(into, batch.states, strict=True):
-                slice_[batch.index] = pool_layer(state, batch.mask, kind).float().cpu().numpy()
+
+        def pooled(batch: "LayerBatch") -> tuple[np.ndarray, list[np.ndarray]]:
+            """A group's places in the texts, and its vectors (B, D) of every layer."""
+            vectors = [pool_layer(state, batch.mask, kind) for state in batch.states]
+            return batch.index, [layer.float().cpu().numpy() for layer in vectors]
+
+        for index, layers in self.encoder.stream(texts, pooled, progress=True):
+            for slice_, vectors in zip(into, layers, strict=True):
+                slice_[index] = vectors
 
     def _array(
         self,

@@ -8,7 +8,7 @@ and keeps the graph: it is what a training step is built on, and returns vectors
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -26,6 +26,7 @@ from cse_cli.linears import fast_linears
 from cse_cli.progress import track, warn
 from cse_cli.rows import Pooled, RowPooler, pool_rows
 
+Result = TypeVar("Result")
 WINDOW = 65536  # texts tokenised and grouped at a time, so that memory stays bounded
 BATCH_TOKENS = {"cpu": 1024, "cuda": 1 << 15}  # a forward pass: what stays in a core's cache
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
@@ -178,8 +179,7 @@ class Encoder(nn.Module):
                 return index, self.finish(pool(mask, full, input_ids=ids).last).float().cpu()
 
             groups = self._groups(distinct, progress=progress)
-            lanes = torch.get_num_threads() if self.device.type == "cpu" else 1
-            for index, found in beside(finished, groups, lanes):
+            for index, found in beside(finished, groups, self._side_by_side):
                 vectors[index] = found
         return vectors if len(distinct) == len(texts) else vectors[torch.tensor(rows)]
 
@@ -189,18 +189,37 @@ class Encoder(nn.Module):
         return normalize(vectors.float(), dim=1) if self.normalize else vectors
 
     @torch.inference_mode()
-    def stream(self, texts: Sequence[str], *, progress: bool = False) -> Iterator[LayerBatch]:
-        """All hidden states of `texts`, one length group at a time; duplicates are not merged."""
+    def stream(
+        self,
+        texts: Sequence[str],
+        reduce: Callable[[LayerBatch], Result],
+        *,
+        progress: bool = False,
+    ) -> Iterator[Result]:
+        """`reduce` of all hidden states of `texts`, one length group at a time.
+
+        Duplicates are not merged. On a processor groups go through beside each other, and are
+        reduced there, so that no more than one group a core is held.
+        """
         norm = find_final_norm(self.backbone) or nn.Identity()
         with dropout_off(self), fast_linears(self.backbone):
-            for index, tokens in self._groups(texts, progress=progress):
-                ids, mask = tokens.ids.to(self.device), tokens.mask.to(self.device)
-                full = bool(mask.all())
+
+            def reduced(group: tuple[np.ndarray, Tokens]) -> Result:
+                index, tokens = group
+                ids, mask = tokens.on(self.device)
+                full = bool((tokens.lengths == ids.shape[1]).all())
                 states = self.backbone(
                     ids, attention_mask=None if full else mask.long(), output_hidden_states=True
                 ).hidden_states
                 middle = tuple(norm(state) for state in states[1:-1])
-                yield LayerBatch(index, ids, mask, (states[0], *middle, states[-1]))
+                return reduce(LayerBatch(index, ids, mask, (states[0], *middle, states[-1])))
+
+            yield from beside(reduced, self._groups(texts, progress=progress), self._side_by_side)
+
+    @property
+    def _side_by_side(self) -> int:
+        """How many groups of texts are encoded beside each other."""
+        return torch.get_num_threads() if self.device.type == "cpu" else 1
 
     def tokenize(self, texts: Sequence[str]) -> tuple[list[list[int]], int]:
         """Token ids of each text, cut at `max_length`, and how many texts were cut."""

@@ -1,10 +1,10 @@
 """What the probes' tests share: a small data folder, a run of a command, a fake layer stream."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -18,6 +18,8 @@ from cse_cli.cli.geometry import geometry
 from cse_cli.cli.group import CseGroup
 from cse_cli.cli.length_bias import length_bias
 from cse_cli.cli.probe_smoothing import probe_smoothing
+
+Reduced = TypeVar("Reduced")
 
 app = typer.Typer(cls=CseGroup, rich_markup_mode="rich", pretty_exceptions_enable=False)
 app.command("probe-smoothing")(probe_smoothing)
@@ -77,7 +79,9 @@ class FakeStream:
         shape = (self.layers + 1, len(text), self.width)
         return np.random.default_rng(seed).normal(size=shape) + 0.5
 
-    def __call__(self, texts: Sequence[str]) -> Iterator[FakeBatch]:
+    def __call__(
+        self, texts: Sequence[str], reduce: Callable[[FakeBatch], Reduced]
+    ) -> Iterator[Reduced]:
         self.seen += texts
         order = sorted(range(len(texts)), key=lambda i: len(texts[i]))
         for start in range(0, len(order), self.group):
@@ -91,4 +95,4 @@ class FakeStream:
                 mask[row, :size] = 1
                 ids[row, :size] = torch.tensor([ord(c) for c in texts[i]])
                 states[:, row, :size] = torch.from_numpy(self.of(texts[i])).float()
-            yield FakeBatch(np.array(index), ids, mask, tuple(states))
+            yield reduce(FakeBatch(np.array(index), ids, mask, tuple(states)))

@@ -61,7 +61,7 @@ def test_encode_restores_every_mode(tiny_bert: Path) -> None:
 def test_stream_gives_every_hidden_state(tiny_bert: Path) -> None:
     encoder = Encoder.load(str(tiny_bert), pooler="mean", batch_tokens=12)
     seen = []
-    for batch in encoder.stream(TEXTS):
+    for batch in encoder.stream(TEXTS, lambda batch: batch):
         with torch.no_grad():
             states = encoder.backbone(
                 batch.ids, attention_mask=batch.mask.long(), output_hidden_states=True
@@ -100,7 +100,7 @@ def test_captured_layers_are_the_hidden_states_in_every_family(family: str, tmp_
     encoder = Encoder.load(str(make_family(family, tmp_path)), pooler="mean")
     tokens = rows(encoder, TEXTS)
     pooled = encoder.pooled(tokens, layers=(1, 2))
-    for batch in encoder.stream(TEXTS):
+    for batch in encoder.stream(TEXTS, lambda batch: batch):
         for layer in (1, 2):
             expected = pool((batch.states[layer],), batch.mask, "mean")
             torch.testing.assert_close(

@@ -106,7 +106,7 @@ def test_num_layers_keeps_the_lowest_blocks(tiny_bert: Path) -> None:
     encoder = Encoder.load(str(tiny_bert), pooler="cls", num_layers=1)
     full = Encoder.load(str(tiny_bert), pooler="cls")
     assert encoder.num_layers == 1
-    (batch,) = full.stream(["the dog runs"])
+    (batch,) = full.stream(["the dog runs"], lambda batch: batch)
     torch.testing.assert_close(encoder.encode(["the dog runs"]), batch.states[1][:, 0])
     with pytest.raises(UsageError, match="blocks 1 … 2"):
         Encoder.load(str(tiny_bert), pooler="cls", num_layers=3)

@@ -227,9 +227,9 @@ def test_layers_come_from_one_pass(
     passes = []
     stream = Encoder.stream
 
-    def counted(self: Encoder, texts: Any, **options: Any) -> Any:
+    def counted(self: Encoder, texts: Any, *reduce: Any, **options: Any) -> Any:
         passes.append(len(texts))
-        return stream(self, texts, **options)
+        return stream(self, texts, *reduce, **options)
 
     monkeypatch.setattr(Encoder, "stream", counted)
     words = (tiny_bert, "--data-dir", data, "--pooler", "mean", "--classifier", "lbfgs")

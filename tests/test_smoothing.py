@@ -4,6 +4,7 @@ import gc
 import json
 import math
 import weakref
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -126,13 +127,14 @@ def test_nothing_to_measure_is_an_error() -> None:
 def test_states_are_let_go_group_by_group() -> None:
     alive: list[weakref.ref] = []
 
-    def watched(texts: object) -> object:
-        for batch in FakeStream(group=2)(texts):  # type: ignore[arg-type]
+    def watched(texts: object, reduce: Callable[[object], object]) -> object:
+        def looked_at(batch: object) -> object:
             gc.collect()
             assert sum(ref() is not None for ref in alive) <= 1
             alive.append(weakref.ref(batch))
-            yield batch
-            del batch
+            return reduce(batch)
+
+        return FakeStream(group=2)(texts, looked_at)  # type: ignore[arg-type]
 
     measure(watched, [f"sentence {i}" for i in range(40)])  # type: ignore[arg-type]
     assert len(alive) == 20
@@ -148,9 +150,9 @@ def test_texts_are_drawn_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
             yield text
 
     class Lazy(FakeStream):
-        def __call__(self, texts: object) -> object:  # type: ignore[override]
+        def __call__(self, texts: object, reduce: object) -> object:  # type: ignore[override]
             assert len(drawn) <= len(self.seen) + 6  # a chunk, and the repeats before it
-            return super().__call__(texts)  # type: ignore[arg-type]
+            return super().__call__(texts, reduce)  # type: ignore[arg-type]
 
     chunked = measure(Lazy(), texts())  # type: ignore[arg-type]
     for a, b in zip(chunked, measure(FakeStream()), strict=True):
@@ -213,7 +215,7 @@ def test_a_real_encoder_and_any_token_budget(tiny_bert: Path, sentences: list[st
         assert a.value == pytest.approx(b.value, abs=1e-5)
     last = encoder.encode(sentences[:60])
     again = torch.empty_like(last)
-    for batch in encoder.stream(sentences[:60]):
+    for batch in encoder.stream(sentences[:60], lambda batch: batch):
         weights = batch.mask[..., None].float()
         again[torch.as_tensor(batch.index)] = (batch.states[-1] * weights).sum(1) / weights.sum(1)
     assert torch.allclose(last, again, atol=1e-5)

@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice, pairwise
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import numpy as np
 import torch
@@ -27,6 +27,8 @@ from cse_cli.maths import cosine, paired_cosine, token_similarity
 from cse_cli.pooling import check_pooler, pool_layer
 from cse_cli.results import Table
 
+Result = TypeVar("Result")
+Measured = tuple[np.ndarray, Tensor, list[Tensor]]  # places (B,), TokSim (B, L+1), SetSims (B, L)
 CHUNK = 1 << 13  # texts held at a time
 Z95 = 1.959964  # half-width of a 95 % interval in standard errors
 
@@ -40,7 +42,14 @@ class Layers(Protocol):
     states: tuple[Tensor, ...]
 
 
-Stream = Callable[[Sequence[str]], Iterable[Layers]]
+class Stream(Protocol):
+    """What reduces the hidden states of texts, a group at a time (`Encoder.stream`)."""
+
+    def __call__(
+        self, texts: Sequence[str], reduce: Callable[[Layers], Result], /
+    ) -> Iterable[Result]:
+        """What `reduce` makes of each group."""
+        ...
 
 
 class RunningMean:
@@ -104,10 +113,18 @@ def smoothing(
     """
     kinds = {name: _per_layer(name) for name in poolers}
     toksim, setsim = RunningMean(), {name: RunningMean() for name in poolers}
-    for batch, weights in _distinct(stream, texts):
-        toksim.add(_token_similarities(batch, list(ignore)), weights)
-        for name, kind in kinds.items():
-            setsim[name].add(_layer_similarities(batch, kind), weights)
+    left_out = list(ignore)
+
+    def measured(batch: Layers) -> Measured:
+        """A group's places in the texts, its TokSim (B, L+1), and each pooler's SetSim (B, L)."""
+        similarities = [_layer_similarities(batch, kind) for kind in kinds.values()]
+        return batch.index, _token_similarities(batch, left_out), similarities
+
+    for (index, tokens, sets), occurrences in _distinct(stream, texts, measured):
+        weights = occurrences[torch.as_tensor(index)]
+        toksim.add(tokens, weights)
+        for name, values in zip(kinds, sets, strict=True):
+            setsim[name].add(values, weights)
     if not len(toksim.count):
         raise InputError(f"{task} holds no sentence to measure")
     table = Table()
@@ -117,14 +134,19 @@ def smoothing(
     return table
 
 
-def _distinct(stream: Stream, texts: Iterable[str]) -> Iterator[tuple[Layers, Tensor]]:
-    """Groups of distinct texts with how often each occurs, from `CHUNK` texts at a time."""
+def _distinct(
+    stream: Stream, texts: Iterable[str], measured: Callable[[Layers], Measured]
+) -> Iterator[tuple[Measured, Tensor]]:
+    """`measured` of groups of distinct texts, with how often each text of the chunk occurs.
+
+    `CHUNK` texts are held at a time.
+    """
     source = iter(texts)
     while chunk := list(islice(source, CHUNK)):
         occurrences = Counter(chunk)
         weights = torch.tensor(list(occurrences.values()))
-        for batch in stream(list(occurrences)):
-            yield batch, weights[torch.as_tensor(batch.index)]
+        for found in stream(list(occurrences), measured):
+            yield found, weights
 
 
 def _per_layer(pooler: str) -> str:
@@ -192,7 +214,7 @@ def token_matrix(
     `names` turns token ids into what is written on the axes. Raises InputError for a sentence with
     fewer than two counted tokens.
     """
-    batch = next(iter(stream([sentence])))
+    (batch,) = stream([sentence], lambda batch: batch)
     ids = [int(i) for i in batch.ids[0]]
     left_out = set(ignore)
     kept = [t for t, i in enumerate(ids) if batch.mask[0, t] and i not in left_out]
