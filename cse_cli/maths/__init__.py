@@ -26,7 +26,12 @@ from cse_cli.maths.geometry import (
     uniformity,
 )
 from cse_cli.maths.ranking import length_bias, spearman_groups
-from cse_cli.maths.retrieval import mean_reciprocal_rank, recall_at_k
+from cse_cli.maths.retrieval import (
+    mean_reciprocal_rank,
+    partner_ranks,
+    recall_at_k,
+    recall_of,
+)
 from cse_cli.maths.vectors import cosine, paired_cosine, unit
 
 __all__ = [
@@ -42,8 +47,10 @@ __all__ = [
     "mean_reciprocal_rank",
     "off_dropout",
     "paired_cosine",
+    "partner_ranks",
     "queue_negatives",
     "recall_at_k",
+    "recall_of",
     "replaced_token_detection",
     "set_similarity",
     "spearman_groups",

@@ -21,6 +21,7 @@ from collections.abc import Sequence
 import torch
 
 from cse_cli.errors import InputError
+from cse_cli.linears import linear
 from cse_cli.maths.vectors import require, unit
 
 _BLOCK = 2**22  # query x candidate entries held at once: 16 MiB in fp32
@@ -42,7 +43,11 @@ def recall_at_k(
     `pairs` (P, 2) integers, the query's and the partner's row in `texts`. Raises InputError if
     sizes disagree, a row number is out of range, or a vector is not finite.
     """
-    ranks = _ranks(queries, corpus, pairs, texts, match)
+    return recall_of(partner_ranks(queries, corpus, pairs, texts, match), ks)
+
+
+def recall_of(ranks: torch.Tensor, ks: Sequence[int]) -> dict[int, float]:
+    """Recall at each k of `ks`, from the partners' ranks (P,)."""
     return {k: (ranks <= k).double().mean().item() for k in ks}
 
 
@@ -54,13 +59,20 @@ def mean_reciprocal_rank(
     match: str = "text",
 ) -> float:
     """Mean of 1 / (the partner's rank), 0 for one never found. Arguments as `recall_at_k`."""
-    return _ranks(queries, corpus, pairs, texts, match).reciprocal().mean().item()
+    return partner_ranks(queries, corpus, pairs, texts, match).reciprocal().mean().item()
 
 
-def _ranks(
-    queries: torch.Tensor, corpus: torch.Tensor, pairs: Pairs, texts: Sequence[str], match: str
+def partner_ranks(
+    queries: torch.Tensor,
+    corpus: torch.Tensor,
+    pairs: Pairs,
+    texts: Sequence[str],
+    match: str = "text",
 ) -> torch.Tensor:
-    """The partners' ranks from 1, infinite where the partner is no candidate: (P,) float64."""
+    """The partners' ranks from 1, infinite where the partner is no candidate: (P,) float64.
+
+    Arguments and errors as `recall_at_k`.
+    """
     require("match", match, ("text", "index"))
     pairs = torch.as_tensor(pairs, device=corpus.device)
     _validate(queries, corpus, pairs, texts)
@@ -76,16 +88,22 @@ def _ranks(
     queries, corpus = unit(queries), unit(corpus)
     height = max(1, _BLOCK // len(corpus))
     blocks = zip(*(part.split(height) for part in (queries, own, partner)), strict=True)
-    ahead = torch.cat([_ahead(q @ corpus.T, o, p) for q, o, p in blocks])
+    with torch.no_grad():
+        ahead = torch.cat([_ahead(linear(q, corpus), o, p) for q, o, p in blocks])
     return (ahead + 1.0).double().masked_fill(own == partner, torch.inf)
 
 
 def _ahead(scores: torch.Tensor, own: torch.Tensor, partner: torch.Tensor) -> torch.Tensor:
     """How many candidates come before the partner. (Q, M), (Q,), (Q,): (Q,)."""
+    wanted = scores.gather(1, partner[:, None])  # (Q, 1)
+    mine = scores.gather(1, own[:, None])
+    ahead = (scores > wanted).sum(1)
+    equal = scores == wanted
+    tied = (equal.sum(1) > 1).nonzero().squeeze(1)  # few: equal ones are ordered by their place
     place = torch.arange(scores.shape[1], device=scores.device)
-    wanted = scores.gather(1, partner[:, None])
-    before = (scores > wanted) | ((scores == wanted) & (place < partner[:, None]))
-    return (before & (place != own[:, None])).sum(1)
+    ahead[tied] += (equal[tied] & (place < partner[tied, None])).sum(1)
+    itself = (mine > wanted) | ((mine == wanted) & (own < partner)[:, None])
+    return ahead - itself.squeeze(1).long()
 
 
 def _validate(

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from cse_cli.data.partners import Partners
 from cse_cli.errors import InputError
-from cse_cli.maths import mean_reciprocal_rank, recall_at_k
+from cse_cli.maths import partner_ranks, recall_of
 from cse_cli.progress import warn
 from cse_cli.results import Table
 
@@ -45,8 +45,8 @@ def evaluate_retrieval(
     vectors = encode(texts)
     queries = vectors[[own for own, _ in pairs]]
     table = Table()
-    for k, recall in recall_at_k(queries, vectors, pairs, texts, RANKS, match).items():
+    ranks = partner_ranks(queries, vectors, pairs, texts, match)
+    for k, recall in recall_of(ranks, RANKS).items():
         table.add(model, task, split, f"recall@{k}", recall, len(pairs))
-    rank = mean_reciprocal_rank(queries, vectors, pairs, texts, match)
-    table.add(model, task, split, "mrr", rank, len(pairs))
+    table.add(model, task, split, "mrr", ranks.reciprocal().mean().item(), len(pairs))
     return table
