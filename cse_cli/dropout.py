@@ -39,7 +39,7 @@ def clean_rows(count: int) -> Iterator[None]:
 
 
 class _FastDropout(torch.autograd.Function):
-    """x (any shape) with a share p set to 0 and the rest scaled by 1 / (1 - p).
+    """x (R, ...), of whose first `rows` rows a share p is set to 0, the rest scaled by 1 / (1 - p).
 
     The words are kept for the backward pass, not the mask: they are never the larger of the two.
     """
@@ -70,7 +70,10 @@ def _masked(x: Tensor, words: Tensor, cut: int) -> Tensor:
 
 
 def fast_dropout(x: Tensor, p: float) -> Tensor:
-    """Dropout at rate `p` (rounded to 1/65536) of a CPU tensor (R, ...), with its gradient."""
+    """Dropout at rate `p` (rounded to 1/65536) of a CPU tensor (R, ...), with its gradient.
+
+    Rows that are clean (`clean_rows`) stay as they are.
+    """
     cut, rows = round(p * WORDS), len(x) - _clean.rows
     if cut == 0 or rows <= 0 or x.numel() == 0:
         return x

@@ -16,6 +16,7 @@ from cse_cli.dropout import dropout_off
 from cse_cli.encoder import Encoder
 from cse_cli.methods.base import Needs, Views
 from cse_cli.methods.diffcse import ReplacedTokens, conditioned
+from cse_cli.training.precision import autocast
 from cse_cli.training.step import encode_views
 from tests.families import FAMILIES, WIDTH, make_family
 from tests.runs import SMALL, rows, same_checkpoint, same_state, train
@@ -188,6 +189,27 @@ def test_chunks_replay_their_dropout(diffcse) -> None:
 
     torch.testing.assert_close(gradient(1000), gradient(None))
     assert not gradient(None).isclose(gradient(3)).all()  # dropout was on
+
+
+def test_a_step_is_the_same_bits_on_one_thread_and_two_each_time(diffcse) -> None:
+    """Generator and discriminator go in lanes, too; bf16 casts may not depend on timing."""
+
+    def gradients(precision: str, threads: int) -> list[Tensor]:
+        torch.set_num_threads(threads)
+        t = diffcse()
+        t.config = dataclasses.replace(t.config, autocast=autocast(precision, "cpu"))
+        t.measure(1)
+        modules = (t.encoder, t.parts[0])
+        return [p.grad.clone() for m in modules for p in m.parameters() if p.grad is not None]
+
+    before = torch.get_num_threads()
+    try:
+        for precision, threads in (("fp32", 1), ("fp32", 2), ("bf16", 2)):
+            first, again = gradients(precision, 2), gradients(precision, threads)
+            assert len(first) == len(again)
+            assert all(torch.equal(a, b) for a, b in zip(first, again, strict=True))
+    finally:
+        torch.set_num_threads(before)
 
 
 def test_gradient_reaches_encoder_head_and_discriminator_but_not_the_generator(diffcse) -> None:
