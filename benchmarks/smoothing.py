@@ -19,6 +19,7 @@ import time
 from pathlib import Path
 
 import torch
+from memory import private_memory
 
 from cse_cli.data.sts import load_sts
 from cse_cli.encoder import Encoder
@@ -44,14 +45,6 @@ def seconds(action, *arguments) -> tuple[float, float]:
     wall, processor = time.perf_counter(), time.process_time()
     action(*arguments)
     return time.perf_counter() - wall, time.process_time() - processor
-
-
-def private_memory() -> int:
-    """RssAnon of this process in bytes."""
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith("RssAnon"):
-            return int(line.split()[1]) * 1024
-    raise SystemExit("this system does not tell RssAnon")
 
 
 def peak_growth(assets: Path, times: int) -> float:

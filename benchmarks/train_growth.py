@@ -18,21 +18,12 @@ import time
 from itertools import cycle, islice
 from pathlib import Path
 
+from memory import private_memory
 from turns import ASSETS, environment
 
 MODEL = ASSETS / "models" / "mlm-minilm-l6"
 CORPUS = ASSETS / "data" / "corpora" / "wiki60k.txt"
 WARM = 2  # steps that are not counted
-
-
-def private_memory(pid: int) -> int:
-    """RssAnon of a process in KiB, 0 once it has gone."""
-    try:
-        text = Path(f"/proc/{pid}/status").read_text()
-    except OSError:
-        return 0
-    found = [line for line in text.splitlines() if line.startswith("RssAnon")]
-    return int(found[0].split()[1]) if found else 0
 
 
 def run(folder: Path, text: Path, steps: int, *more: object) -> tuple[float, float, float]:
@@ -65,7 +56,7 @@ def run(folder: Path, text: Path, steps: int, *more: object) -> tuple[float, flo
     lines = (out / "train" / "metrics.jsonl").read_text().splitlines()
     speeds = [json.loads(line)["sentences_per_second"] for line in lines]
     counted = speeds[WARM:] or speeds
-    return sorted(counted)[len(counted) // 2], peak[0] / 1024, first[0]
+    return sorted(counted)[len(counted) // 2], peak[0] / 2**20, first[0]
 
 
 def write_lines(path: Path, lines: int) -> Path:
