@@ -2,7 +2,7 @@
 
     python benchmarks/siblings.py [CKPT ...] [-- options of cse retrieve]
 
-Every ordered pair of captions of one image is a query (161,824): recall@10 is the share of the
+Every ordered pair of captions of one image is a query (161,832): recall@10 is the share of the
 other captions that come within the first ten. Captions are in runs of five, but one caption is
 missing, at rows 37571 to 37574, which are four; by a plain count of five every later image would
 be wrong. So the labels are written to a file for `cse retrieve --eval … --groups FILE`.
