@@ -29,7 +29,7 @@ from cse_cli.results import Table
 
 Result = TypeVar("Result")
 Measured = tuple[np.ndarray, Tensor, list[Tensor]]  # places (B,), TokSim (B, L+1), SetSims (B, L)
-CHUNK = 1 << 13  # texts held at a time
+CHUNK = 1 << 11  # texts held at a time
 Z95 = 1.959964  # half-width of a 95 % interval in standard errors
 
 
