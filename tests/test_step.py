@@ -157,8 +157,8 @@ def test_gradient_cache_replays_dropout_chunk_by_chunk(
     passes: list[Tensor] = []
     pooled = Encoder.pooled
 
-    def spy(self: Encoder, tokens: Tokens, layers: tuple[int, ...] = ()) -> object:
-        found = pooled(self, tokens, layers)
+    def spy(self: Encoder, tokens: Tokens, layers: tuple[int, ...] = (), clean: int = 0) -> object:
+        found = pooled(self, tokens, layers, clean)
         passes.append(found.last.detach().clone())
         return found
 
