@@ -173,6 +173,7 @@ class Encoder(nn.Module):
         with dropout_off(self), fast_linears(self.backbone), pooling as pool:
 
             def finished(group: tuple[np.ndarray, Tokens]) -> tuple[np.ndarray, Tensor]:
+                """A group's places in the texts, and its vectors (B, dimension)."""
                 index, tokens = group
                 ids, mask = tokens.on(self.device)
                 full = bool((tokens.lengths == ids.shape[1]).all())
@@ -205,6 +206,7 @@ class Encoder(nn.Module):
         with dropout_off(self), fast_linears(self.backbone):
 
             def reduced(group: tuple[np.ndarray, Tokens]) -> Result:
+                """One group put through the backbone, and what `reduce` makes of its states."""
                 index, tokens = group
                 ids, mask = tokens.on(self.device)
                 full = bool((tokens.lengths == ids.shape[1]).all())

@@ -8,27 +8,31 @@ one that PyTorch's own compiler calls.
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-DTYPES = (torch.float32, torch.bfloat16)
-
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """x W^T + b: (..., K), (N, K), (N,) to (..., N); without gradient on a processor."""
-    operator = _operator()
-    if operator is None or weight.dtype not in DTYPES or weight.device.type != "cpu":
+    operator = _operator(weight.dtype) if weight.device.type == "cpu" else None
+    if operator is None:
         return functional.linear(x, weight, bias)
     product: Tensor = operator(x, weight, bias, "none", [], "")
     return product
 
 
-def _operator() -> Any:
-    """oneDNN's linear layer; None where this build of PyTorch does not have it."""
+@cache
+def _operator(dtype: torch.dtype) -> Any:
+    """oneDNN's linear layer; None where it, or the processor, does not know the type."""
     if not torch.backends.mkldnn.is_available():
+        return None
+    if dtype == torch.bfloat16 and not torch.ops.mkldnn._is_mkldnn_bf16_supported():
+        return None
+    if dtype not in (torch.float32, torch.bfloat16):
         return None
     return getattr(torch.ops.mkldnn, "_linear_pointwise", None)
 

@@ -45,6 +45,23 @@ class Pooled:
         return Pooled(change(self.last), layers)
 
 
+@dataclass(frozen=True)
+class Rows:
+    """What goes through a transformer: `x` (R, T, D), `mask` (R, T) and `lengths` (R,).
+
+    Rows that are `clean` (R,) go with fast dropout off.
+    """
+
+    x: Tensor
+    mask: Tensor
+    lengths: Tensor
+    clean: Tensor
+
+    def select(self, rows: Tensor, x: Tensor) -> "Rows":
+        """Some of the rows, whose part of x is `x`."""
+        return Rows(x, self.mask[rows], self.lengths[rows], self.clean[rows])
+
+
 class _Kept(threading.local):
     """What the hooks of a forward pass find: each lane sees its own."""
 
@@ -156,23 +173,6 @@ def pool_rows(
         rows = Rows(words(ids), mask, tokens.lengths, torch.arange(len(ids)) >= len(ids) - clean)
         last, *others = in_groups(vectors, rows, backbone, lanes)
     return Pooled(last, dict(zip(layers, others, strict=True)))
-
-
-@dataclass(frozen=True)
-class Rows:
-    """What goes through a transformer: `x` (R, T, D), `mask` (R, T) and `lengths` (R,).
-
-    Rows that are `clean` (R,) go with fast dropout off.
-    """
-
-    x: Tensor
-    mask: Tensor
-    lengths: Tensor
-    clean: Tensor
-
-    def select(self, rows: Tensor, x: Tensor) -> "Rows":
-        """Some of the rows, whose part of x is `x`."""
-        return Rows(x, self.mask[rows], self.lengths[rows], self.clean[rows])
 
 
 def in_groups(

@@ -22,7 +22,8 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[torch.dtype]:
         calls.append(w.dtype)
         return plain(x, w, b)
 
-    monkeypatch.setattr(linears, "_operator", lambda: operator)
+    real = linears._operator
+    monkeypatch.setattr(linears, "_operator", lambda dtype: operator if real(dtype) else None)
     return calls
 
 
@@ -47,9 +48,19 @@ def test_linear_takes_rows_that_do_not_lie_side_by_side() -> None:
 
 def test_without_the_operator_it_is_pytorchs_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: False)
+    monkeypatch.setattr(linears, "_operator", linears._operator.__wrapped__)  # not from its cache
+    assert linears._operator(torch.float32) is None
     x, layer = torch.randn(3, 24), nn.Linear(24, 10)
     with torch.inference_mode(), fast_linears(layer):
         assert torch.equal(layer(x), plain(x, layer.weight, layer.bias))
+
+
+def test_bf16_is_left_to_pytorch_where_the_processor_lacks_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", lambda: False)
+    assert linears._operator.__wrapped__(torch.bfloat16) is None
+    assert linears._operator.__wrapped__(torch.float32) is not None
 
 
 @pytest.mark.parametrize(("dtype", "due"), [(torch.float32, True), (torch.float64, False)])
