@@ -118,6 +118,7 @@ def half_generator(source: Path | str, folder: Path) -> Path:
 def compare(name: str, simcse: Stepper, options: argparse.Namespace, folder: Path) -> list[float]:
     """Ratios of a step of `name` to one of SimCSE taken right before or after it."""
     other = Stepper(name, options, folder)
+    simcse.step = other.step  # the same sentences: a batch depends on its step's number only
     for _ in range(3):  # the queue fills, caches warm
         simcse.take()
         other.take()
