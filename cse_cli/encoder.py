@@ -261,6 +261,15 @@ class Encoder(nn.Module):
             )
 
 
+def check_layers(layers: Sequence[int | str], num_layers: int) -> list[int]:
+    """The blocks that `--neg-layer` names, each once; UsageError as in `check_layer`."""
+    blocks = [check_layer(layer, num_layers) for layer in layers]
+    for i, block in enumerate(blocks):
+        if block in blocks[:i]:
+            raise UsageError(f"--neg-layer {layers[i]}: block {block} is named twice")
+    return blocks
+
+
 def check_layer(layer: int | str, num_layers: int) -> int:
     """A block number for `--neg-layer`: 1 … L-1, or `penultimate` for L-1.
 
@@ -272,6 +281,8 @@ def check_layer(layer: int | str, num_layers: int) -> int:
         number = int(layer)
     except ValueError:
         number = 0
+    if num_layers < 2:
+        raise UsageError("--neg-layer: an encoder of one block has none below its last")
     if not 1 <= number <= num_layers - 1:
         raise UsageError(
             f"--neg-layer {layer}: an encoder of {num_layers} blocks takes 1 … {num_layers - 1} "

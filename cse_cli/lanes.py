@@ -10,6 +10,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from itertools import chain, islice
 from typing import Any, TypeVar
 
@@ -26,6 +27,16 @@ _own = threading.local()
 def generator() -> torch.Generator | None:
     """The random generator of the lane that asks; None, torch's own, outside of lanes."""
     return getattr(_own, "generator", None)
+
+
+@contextmanager
+def graphs_kept() -> Iterator[None]:
+    """Backward passes inside leave the lanes' graphs for a further pass, as `retain_graph` does."""
+    _own.kept = True
+    try:
+        yield
+    finally:
+        _own.kept = False
 
 
 def beside(work: Callable[[Item], Result], items: Iterable[Item], lanes: int) -> Iterator[Result]:
@@ -113,16 +124,20 @@ class _Lanes(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Any, ...]:
         """Gradients of x and of the parameters, summed over the lanes in their order."""
         sizes = [len(index) for index in ctx.rows]
+        kept = getattr(_own, "kept", False)
         given = zip(*(gradient.split(sizes) for gradient in gradients), strict=True)
 
         def carry(lane: Any) -> tuple[Tensor | None, ...]:
             outputs, leaf, gradients = lane
             wanted = [leaf, *ctx.parameters]
-            return torch.autograd.grad(outputs, wanted, gradients, allow_unused=True)
+            return torch.autograd.grad(
+                outputs, wanted, gradients, retain_graph=kept, allow_unused=True
+            )
 
         lanes = zip(ctx.outputs, ctx.leaves, given, strict=True)
         to_rows, *found = zip(*beside(carry, lanes, len(sizes)), strict=True)
-        del ctx.outputs, ctx.leaves
+        if not kept:
+            del ctx.outputs, ctx.leaves
         to_x = to_rows[0].new_empty(ctx.shape)
         to_x[torch.cat(list(ctx.rows))] = torch.cat(to_rows)
         return None, None, None, to_x, *map(_total, found)

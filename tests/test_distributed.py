@@ -69,6 +69,13 @@ def test_two_processes_equal_one(one_and_two: tuple[Path, Path], name: str) -> N
         first, second = (torch.cat([found[k].flatten() for k in keys]) for found in (one, two))
         assert first.norm() > 0
         assert (first - second).norm() <= 1e-5 * first.norm()
+        for key in (key for key in one if key.startswith(f"{step}/diagnostics/")):
+            assert two[key].item() == pytest.approx(one[key].item(), rel=1e-5, nan_ok=True), key
+
+
+def test_what_is_counted_row_by_row_is_counted_on_both(one_and_two: tuple[Path, Path]) -> None:
+    for name, key in (("replaced-tokens", "rtd_accuracy_kept"), ("masked-lm", "mlm_accuracy")):
+        assert f"1/diagnostics/{key}" in load_file(one_and_two[1] / f"{name}.safetensors")
 
 
 def test_the_second_step_differs_from_the_first(one_and_two: tuple[Path, Path]) -> None:

@@ -1,12 +1,15 @@
 """The share of each loss term in the gradient, against one backward pass a term."""
 
+import dataclasses
 from pathlib import Path
 
 import pytest
 import torch
 
+from cse_cli.lanes import LANES
+from cse_cli.methods import INGREDIENTS
 from cse_cli.training.shares import gradient_shares
-from tests.trainer import Trainer, make_trainer
+from tests.trainer import Trainer, make_trainer, write_triplets
 
 
 def test_two_terms_by_hand() -> None:
@@ -41,6 +44,24 @@ def test_shares_add_up_and_leave_the_gradient_as_it_is(trainer: Trainer) -> None
     trainer.measure(2)
     pairs = zip(with_shares, trainer.encoder.parameters(), strict=True)
     assert all(torch.equal(grad, p.grad) for grad, p in pairs)
+
+
+@pytest.mark.parametrize("name", INGREDIENTS)
+def test_no_ingredient_minds_being_asked(
+    name: str, tiny_bert: Path, corpus_file: Path, sentences: list[str], tmp_path: Path
+) -> None:
+    triplets = name == "hard-negatives"
+    file = write_triplets(tmp_path / "t.tsv", sentences) if triplets else corpus_file
+    found = []
+    for every in (1, 0):
+        t = make_trainer(tiny_bert, file, [name])
+        t.encoder.lanes = LANES
+        t.config = dataclasses.replace(t.config, gradient_shares=every)
+        outcome = t.measure(1)
+        assert set(outcome.shares) == (set(outcome.terms) if every else set())
+        gradients = [p.grad for m in (t.encoder, *t.parts) for p in m.parameters()]
+        found.append([g for g in gradients if g is not None])
+    assert all(torch.equal(a, b) for a, b in zip(*found, strict=True))
 
 
 def test_a_weight_of_0_has_no_share(tiny_bert: Path, corpus_file: Path) -> None:

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from cse_cli.methods.resolve import resolve
 from cse_cli.training import distributed, setup
 from cse_cli.training.folder import RunFolder
-from cse_cli.training.step import training_step
+from cse_cli.training.step import diagnostics, training_step
 
 BATCH, RATE, SPREAD = 64, 1e-3, 5
 NONE, BATCHNORM = "simcse", "batchnorm"  # plain SimCSE, and behind a head with BatchNorm
@@ -29,6 +29,7 @@ def measured(name: str, model: str, corpus: str, triplets: str, out: Path) -> di
     """What two steps of plain SimCSE with the ingredient `name` leave behind."""
     values: dict[str, object] = {"model": model, "pooler": "cls", "select": "last", "device": "cpu"}
     values |= {"train_file": (corpus,), "batch_size": BATCH, "precision": "fp32"}
+    values["gradient_shares"] = 1
     if name == BATCHNORM:
         values["head"] = "batchnorm"  # its statistics must be those of the whole batch
     elif name != NONE:
@@ -56,6 +57,8 @@ def measured(name: str, model: str, corpus: str, triplets: str, out: Path) -> di
                 parameter.data -= RATE * parameter.grad
         for part in training.parts:
             part.after_step(outcome.views)
+        for key, value in (diagnostics(training.parts) | outcome.shares).items():
+            found[f"{step}/diagnostics/{key}"] = torch.as_tensor(value, dtype=torch.float64)
     return found
 
 

@@ -98,6 +98,14 @@ class Views:
         return draw(self.seed, self.step, name)
 
 
+@dataclass(frozen=True)
+class Share:
+    """A share among rows that the processes have divided: this one counted `hits` of `count`."""
+
+    hits: Tensor  # scalar
+    count: Tensor  # scalar
+
+
 class Ingredient(nn.Module):
     """Base of all ingredients: every hook neutral. N is the batch, D the vectors' width."""
 
@@ -130,5 +138,5 @@ class Ingredient(nn.Module):
         """Called once the optimiser has stepped."""
 
     def diagnostics(self) -> dict[str, Any]:
-        """Numbers of the last step for `metrics.jsonl`."""
+        """Numbers of the last step for `metrics.jsonl`: scalars, and this process's `Share`s."""
         return {}

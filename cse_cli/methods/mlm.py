@@ -17,7 +17,7 @@ from cse_cli.data.tokens import Tokens
 from cse_cli.encoder import Encoder
 from cse_cli.errors import UsageError
 from cse_cli.maths import masked_lm
-from cse_cli.methods.base import Ingredient, Views
+from cse_cli.methods.base import Ingredient, Share, Views
 from cse_cli.methods.edits import Vocabulary, choose, corrupt, edit_counts
 from cse_cli.methods.generator import load_masked_lm
 from cse_cli.methods.passes import both_views, bounded, length_groups, logits_at, model_inputs
@@ -76,7 +76,7 @@ class MaskedLM(Ingredient):
         (model,) = self._model
         device = z.h.device
         total = z.h.new_zeros(())
-        right = torch.zeros((), device=device)
+        right = torch.zeros((), dtype=torch.long, device=device)
         for rows, width in length_groups(corrupted, device, z.chunk_size):
             where = chosen[rows, :width]
             labels = ids[rows, :width][where].to(device)
@@ -90,7 +90,7 @@ class MaskedLM(Ingredient):
                 ).float()
             total = total + len(labels) * masked_lm(logits, labels)
             right += (logits.argmax(-1) == labels).sum()
-        self._seen = {"mlm_accuracy": right / chosen.sum()}
+        self._seen = {"mlm_accuracy": Share(right, chosen.sum().to(device))}
         return total
 
     def diagnostics(self) -> dict[str, Any]:

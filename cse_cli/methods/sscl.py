@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn.functional import cosine_similarity
 
 from cse_cli.config.ingredients import LayerNegativesConfig
-from cse_cli.encoder import Encoder, check_layer
+from cse_cli.encoder import Encoder, check_layers
 from cse_cli.maths import info_nce, layer_negatives, sscl_literal_negatives
 from cse_cli.methods.base import Ingredient, Needs, Views
 
@@ -27,22 +27,25 @@ class LayerNegatives(Ingredient):
     def __init__(self, config: LayerNegativesConfig, encoder: Encoder):
         super().__init__()
         self.config = config
-        self.blocks = [check_layer(layer, encoder.num_layers) for layer in config.neg_layer]
+        self.blocks = check_layers(config.neg_layer, encoder.num_layers)
         wanted = frozenset(self.blocks)
         both = wanted if config.variant == "released" else frozenset()
         self.needs = Needs(layers=wanted, positive_layers=both)
-        self._cosine: Tensor | float = float("nan")
+        self._seen: dict[str, Any] = {}
 
     def negatives(self, z: Views) -> Tensor:
         """(N, K N) logits; `literal` (N, K); `released` (N, 2 K N)."""
         states = torch.stack([z.layers[block] for block in self.blocks])  # (K, N, D)
-        self._cosine = cosine_similarity(z.h.detach(), states.detach(), dim=-1).mean()
+        own = cosine_similarity(z.h.detach(), states.detach(), dim=-1).mean()
+        self._seen = {"layer_cosine": own, "layer_negative_cosine": own}
         if self.config.variant == "literal":
             return sscl_literal_negatives(z.h, states, z.temperature)
         if self.config.variant == "released":
             others = torch.stack([z.positive_layers[block] for block in self.blocks])
             states = torch.cat([states, others])  # (2K, N, D)
-        return layer_negatives(z.h, states, z.temperature)
+        columns = layer_negatives(z.h, states, z.temperature)
+        self._seen["layer_negative_cosine"] = columns.detach().mean() * z.temperature
+        return columns
 
     def loss(self, z: Views, s: Tensor) -> Tensor | None:
         """`released` only: what turns the main term into (L_neg + L_simcse) / 2."""
@@ -52,5 +55,5 @@ class LayerNegatives(Ingredient):
         return z.contrastive_weight * (info_nce(s) - with_layers) / 2
 
     def diagnostics(self) -> dict[str, Any]:
-        """`layer_cosine`: mean cosine of each anchor with its own layers' vectors."""
-        return {"layer_cosine": self._cosine}
+        """Mean cosine of an anchor with its own layers' vectors, and with all its negatives."""
+        return self._seen

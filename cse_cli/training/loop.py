@@ -21,7 +21,7 @@ from cse_cli.training.metrics import Guard, MetricsFile
 from cse_cli.training.schedule import rate, warmup_steps
 from cse_cli.training.select import Selector
 from cse_cli.training.state import load_state, save_state
-from cse_cli.training.step import Batch, Outcome, StepConfig, training_step
+from cse_cli.training.step import Batch, Outcome, StepConfig, diagnostics, training_step
 
 FLUSH = {"cpu": 1, "cuda": 10}  # steps between reading numbers back: on a GPU reading waits
 
@@ -151,8 +151,7 @@ class _Reader:
         row |= {f"gradient_share/{name}": value for name, value in outcome.shares.items()}
         row |= {"lr": lr, "gradient_norm": norm, "alignment": outcome.alignment}
         row["negative_cosine"] = outcome.negative_cosine
-        for part in self.training.parts:
-            row |= part.diagnostics()
+        row |= diagnostics(self.training.parts)
         self.waiting.append(row)
         if wait and len(self.waiting) >= self.every:
             self.flush()

@@ -7,6 +7,7 @@ l = w CE([s, further columns], diagonal) + further terms
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -14,7 +15,7 @@ from torch import Tensor
 from cse_cli.data.tokens import Tokens
 from cse_cli.encoder import Encoder
 from cse_cli.maths import cosine, info_nce
-from cse_cli.methods.base import Ingredient, Needs, Views, draw, encode_alone
+from cse_cli.methods.base import Ingredient, Needs, Share, Views, draw, encode_alone
 from cse_cli.rows import Pooled
 from cse_cli.training import distributed
 from cse_cli.training.seam import Autocast, Seam
@@ -229,3 +230,17 @@ def _outcome(loss: Tensor, terms: dict[str, Tensor], views: Views, s: Tensor) ->
     distributed.average_(measured)
     named = dict(zip(terms, measured[1:], strict=True))
     return Outcome(measured[0], named, views, 2 - 2 * positive, negative)
+
+
+def diagnostics(parts: Sequence[Ingredient]) -> dict[str, Any]:
+    """What the ingredients noted of the last step; shares are those of all processes' rows."""
+    found: dict[str, Any] = {}
+    for part in parts:
+        found |= part.diagnostics()
+    shares = {
+        key: torch.stack([value.hits, value.count]).float()
+        for key, value in found.items()
+        if isinstance(value, Share)
+    }
+    distributed.average_(shares.values())
+    return found | {key: hits / count for key, (hits, count) in shares.items()}
