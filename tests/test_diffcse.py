@@ -17,7 +17,7 @@ from cse_cli.encoder import Encoder
 from cse_cli.methods.base import Needs, Views
 from cse_cli.methods.diffcse import ReplacedTokens, conditioned
 from cse_cli.training.precision import autocast
-from cse_cli.training.step import encode_views
+from cse_cli.training.step import diagnostics, encode_views
 from tests.families import FAMILIES, WIDTH, make_family
 from tests.runs import SMALL, rows, same_checkpoint, same_state, train
 from tests.trainer import Trainer, make_trainer
@@ -84,6 +84,15 @@ def test_the_vector_stands_in_for_the_first_token(family: str, tmp_path: Path) -
     assert run(ids, condition=False).equal(plain)  # the hook is gone
 
 
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_family_takes_a_step(family: str, tmp_path: Path, corpus_file: Path) -> None:
+    t = make_trainer(make_family(family, tmp_path / family), corpus_file, method="diffcse")
+    (part,) = t.parts
+    before = [p.clone() for p in part.discriminator.parameters()]
+    assert t.step(1).loss.isfinite()
+    assert any(not a.equal(b) for a, b in zip(before, part.discriminator.parameters(), strict=True))
+
+
 def test_the_conditioned_forward_is_the_blocks_on_a_changed_embedding(tiny_bert: Path) -> None:
     backbone = Encoder.load(str(tiny_bert), pooler="cls").backbone
     ids, vectors = torch.tensor([[2, 6, 7, 8, 3]]), torch.randn(1, 32)
@@ -137,12 +146,31 @@ def test_the_loss_is_a_loop_over_tokens(diffcse, edit: str, reduction: str) -> N
                     hits[label].append(int(replaced > kept) == label)
     expected = 0.5 * total / (1 if reduction == "sum" else tokens)
     assert found == pytest.approx(expected, rel=1e-5)
-    seen = part.diagnostics()
+    seen = diagnostics(t.parts)
     assert float(seen["rtd_accuracy_replaced"]) == pytest.approx(sum(hits[1]) / len(hits[1]))
     assert float(seen["rtd_accuracy_kept"]) == pytest.approx(sum(hits[0]) / len(hits[0]))
     assert float(seen["replaced_share"]) == pytest.approx(
         len(hits[1]) / (len(hits[0]) + len(hits[1]))
     )
+
+
+@pytest.mark.parametrize(("kind", "ratio"), [("mask", 0.3), ("insert", 0.15), ("delete", 0.15)])
+@pytest.mark.parametrize("named", ["itself", "all"])
+def test_masks_and_other_edits_have_a_share_of_their_own(
+    diffcse, kind: str, ratio: float, named: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cse_cli.methods.editor.kind_of_edit", lambda _name, _rng: kind)
+    editor = diffcse(edit=kind if named == "itself" else "all").parts[0].editor
+    ids = torch.full((4, 42), 9)
+    ids[:, 0], ids[:, -1] = 2, 3
+    rows = Tokens(ids, torch.full((4,), 42), ids == 9, 0)
+    drawn, _ = editor.draw(rows, torch.Generator().manual_seed(0))
+    count = round(40 * ratio)
+    if kind == "mask":
+        assert drawn.fill.sum(1).tolist() == [count] * 4
+    else:
+        grown = count if kind == "insert" else -count
+        assert (drawn.tokens.lengths - rows.lengths).tolist() == [grown] * 4
 
 
 @pytest.mark.parametrize("reduction", ["mean", "sum", "released"])

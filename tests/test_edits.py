@@ -20,6 +20,7 @@ from cse_cli.methods.edits import (
     edit,
     edit_counts,
     insert,
+    kind_of_edit,
     mask,
     released,
 )
@@ -140,7 +141,7 @@ def test_released_asks_for_every_token_but_the_first(
 
 
 @settings(deadline=None)
-@given(contents, ratios, seeds, st.sampled_from([*KINDS, "all"]))
+@given(contents, ratios, seeds, st.sampled_from(list(KINDS)))
 def test_padding_is_never_an_edit(
     content: list[list[int]], ratio: float, seed: int, kind: str
 ) -> None:
@@ -173,11 +174,19 @@ def test_all_draws_one_kind_for_the_batch_and_each_kind_at_times() -> None:
     tokens = rows([[10] * 20, [11] * 10])
     seen = []
     for seed in range(60):
-        found = edit("all", tokens, 0.3, WORDS, draw(seed, 1, "edit"))
+        rng = draw(seed, 1, "edit")
+        found = edit(kind_of_edit("all", rng), tokens, 0.3, WORDS, rng)
         grown = (found.tokens.lengths - tokens.lengths).sign().tolist()
         assert len(set(grown)) == 1
         seen.append(grown[0])
     assert all(10 <= seen.count(kind) <= 30 for kind in (-1, 0, 1))
+
+
+def test_every_other_kind_is_itself_and_draws_nothing() -> None:
+    rng = draw(0, 1, "edit")
+    before = rng.get_state()
+    assert [kind_of_edit(kind, rng) for kind in KINDS] == list(KINDS)
+    assert torch.equal(rng.get_state(), before)
 
 
 def test_counts_are_berts() -> None:
@@ -210,7 +219,7 @@ def test_corruption_is_80_10_10() -> None:
 
 def test_edits_depend_on_their_generator_only() -> None:
     tokens = rows([[10, 11, 12, 13, 14, 15]] * 4)
-    for kind in (*KINDS, "all"):
+    for kind in KINDS:
         first, second = (edit(kind, tokens, 0.4, WORDS, draw(3, 5, "edit")) for _ in range(2))
         assert first.tokens.ids.equal(second.tokens.ids)
         assert first.original.equal(second.original)

@@ -159,8 +159,3 @@ def test_albert_is_refused(tmp_path: Path, corpus_file: Path) -> None:
     result = train(*words, "--select", "last", "--out", tmp_path / "run")
     assert result.exit_code == 2
     assert "albert" in result.stderr
-
-
-def test_a_vector_of_another_width_is_refused(diffcse) -> None:
-    with pytest.raises(UsageError, match=r"--project-dim 8: .* must be 32 wide"):
-        diffcse(project_dim=8)

@@ -82,6 +82,41 @@ def test_learning_rates_and_batches(name: str, rate: float, batch: int) -> None:
     assert (settings["learning_rate"], settings["batch_size"]) == (rate, batch)
 
 
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("simcse-bert-base", {"learning_rate": 3e-5, "batch_size": 64}),
+        ("simcse-bert-large", {"learning_rate": 1e-5, "batch_size": 64}),
+        ("simcse-roberta-base", {"learning_rate": 1e-5, "batch_size": 512}),
+        ("sscl-bert-base", {"learning_rate": 3e-5, "batch_size": 64}),
+        (
+            "esimcse-bert-base",
+            {"dup_rate": 0.32, "queue_size": "2.5x", "momentum": 0.995, "batch_size": 64},
+        ),
+        ("esimcse-bert-large", {"dropout": 0.15, "dup_rate": 0.32, "queue_size": "2.5x"}),
+        (
+            "esimcse-roberta-large-released",
+            {"dropout": 0.15, "dup_rate": 0.28, "queue_size": "128"},
+        ),
+        ("esimcse-roberta-base-released", {"dropout": 0.1, "dup_rate": 0.3, "queue_size": "160"}),
+        ("gs-infonce-bert-base", {"noise_std": 1.0, "noise_count": "3x", "noise_weight": 1.0}),
+        ("gs-infonce-bert-base-released", {"dropout": 0.2, "noise_std": 0.5}),
+        ("gs-infonce-bert-large-released", {"dropout": 0.2, "noise_std": 0.1}),
+        ("gs-infonce-roberta-base-released", {"dropout": 0.1, "noise_std": 0.1}),
+        ("gs-infonce-roberta-large-released", {"dropout": 0.1, "noise_std": 0.5}),
+        (
+            "simcse-pp-bert-base",
+            {"off_dropout_m": 0.9, "dcl_temperature": 5.0, "dcl_weight": 0.1},
+        ),
+        ("diffcse-roberta-base", {"mask_ratio": 0.2, "rtd_weight": 0.005, "learning_rate": 1e-5}),
+        ("diffcse-bert-base-transfer", {"mask_ratio": 0.15, "rtd_weight": 0.05}),
+    ],
+)
+def test_a_recipe_trains_by_the_papers_settings(name: str, expected: dict[str, object]) -> None:
+    run = resolve(gather({}, recipe=name)[0])
+    assert {key: run.flat()[key] for key in expected} == expected
+
+
 def test_an_option_wins_over_the_recipe() -> None:
     values, sources = gather({}, recipe="esimcse-bert-base", sets=["batch_size=128"])
     assert values["batch_size"] == 128

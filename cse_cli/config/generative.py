@@ -18,7 +18,14 @@ class ReplacedTokensConfig:
         panel=DIFFCSE,
     )
     mask_ratio: float = option(
-        0.30, "Share of a sentence's tokens that is edited.", panel=DIFFCSE, above=0, high=1
+        0.30, "Share of a sentence's tokens that is masked.", panel=DIFFCSE, above=0, high=1
+    )
+    edit_ratio: float = option(
+        0.15,
+        "Share of a sentence's tokens that is inserted or deleted by those edits.",
+        panel=DIFFCSE,
+        above=0,
+        high=1,
     )
     rtd_weight: float = option(0.005, "Weight of replaced-token detection.", panel=DIFFCSE, low=0)
     decode: str = option(

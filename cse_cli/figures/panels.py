@@ -52,9 +52,10 @@ def lines(axes: Axes, series: Sequence[Series], *, markers: bool = True) -> Entr
 
 
 def points(axes: Axes, series: Sequence[Series], notes: Sequence[str]) -> Entries:
-    """One point a series, each with a short note beside it."""
+    """One point a series, each with a short note below it; notes of near points are stacked."""
     entries: Entries = []
-    for one, note in zip(series, notes, strict=True):
+    for i, (one, note) in enumerate(zip(series, notes, strict=True)):
+        above = sum(_near(one, other, series) for other in series[:i])
         (mark,) = axes.plot(
             one.x,
             one.y,
@@ -66,16 +67,23 @@ def points(axes: Axes, series: Sequence[Series], notes: Sequence[str]) -> Entrie
         axes.annotate(
             note,
             (one.x[0], one.y[0]),
-            xytext=(0, -5),
+            xytext=(0, -5 - 8 * above),
             textcoords="offset points",
             horizontalalignment="center",
             verticalalignment="top",
             fontsize=6.5,
-            color=INK,
+            color=one.look.colour,
         )
         entries.append((mark, one.label))
     axes.margins(0.25)
     return entries
+
+
+def _near(one: Series, other: Series, series: Sequence[Series]) -> bool:
+    """Whether two points are so close, beside the spread of all, that their notes would overlap."""
+    x, y = ([getattr(each, name)[0] for each in series] for name in "xy")
+    aside = abs(one.x[0] - other.x[0]) <= 0.3 * (max(x) - min(x))
+    return aside and abs(one.y[0] - other.y[0]) <= 0.15 * (max(y) - min(y))
 
 
 def ridges(axes: Axes, groups: Sequence[str], series: Sequence[Sequence[Series]]) -> Entries:

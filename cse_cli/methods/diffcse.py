@@ -26,7 +26,7 @@ from cse_cli.data.tokens import Tokens
 from cse_cli.encoder import Encoder
 from cse_cli.errors import UsageError
 from cse_cli.maths import replaced_token_detection
-from cse_cli.methods.base import Ingredient, Views
+from cse_cli.methods.base import Ingredient, Share, Views
 from cse_cli.methods.edited_views import EditedViews
 from cse_cli.methods.editor import Editor
 from cse_cli.methods.passes import both_views, bounded
@@ -100,13 +100,17 @@ class Discriminator(nn.Module):
         """
         words = self.backbone.get_input_embeddings()  # type: ignore[operator]
         ids, mask = tokens.on(vectors.device)
-        x = torch.cat([vectors[:, None], words(ids[:, 1:])], dim=1)  # the word at 0 is not read
+        given = words(ids)  # (R, T, E); the word at 0 is not read
+        width, embedded = vectors.shape[-1], given.shape[-1]  # they differ in some of ELECTRA's
+        wide = max(width, embedded)
+        x = torch.cat([_widened(vectors[:, None], wide), _widened(given[:, 1:], wide)], dim=1)
         with conditioned(self.backbone) as states:
 
             def score(x: Tensor, mask: Tensor, full: bool) -> tuple[Tensor]:
-                """Scores (n, T, 2) of rows x (n, t, D) that begin with their vectors."""
+                """Scores (n, T, 2) of rows x (n, t, wide) that begin with their vectors."""
                 attention_mask = None if full else mask.long()
-                found = states(x[:, 0], inputs_embeds=x, attention_mask=attention_mask)
+                inputs = x[..., :embedded]
+                found = states(x[:, 0, :width], inputs_embeds=inputs, attention_mask=attention_mask)
                 return (pad(self.output(found), (0, 0, 0, ids.shape[1] - x.shape[1])),)
 
             rows = Rows(x, mask, tokens.lengths, torch.zeros(len(x), dtype=torch.bool))
@@ -120,7 +124,6 @@ class ReplacedTokens(Ingredient):
     def __init__(self, config: ReplacedTokensConfig, encoder: Encoder):
         super().__init__()
         check_family(encoder.backbone.config.model_type)
-        check_vector_width(encoder)
         self.config = config
         self.editor = Editor(config, encoder)
         self.discriminator = Discriminator(encoder).to(encoder.device)
@@ -162,9 +165,9 @@ class ReplacedTokens(Ingredient):
         labels, mask = replaced.to(vectors.device), edited.mask.to(vectors.device)
         right = scores.argmax(-1) == labels
         self._seen = {
-            "rtd_accuracy_replaced": right[mask & labels].float().mean(),
-            "rtd_accuracy_kept": right[mask & ~labels].float().mean(),
-            "replaced_share": labels[mask].float().mean(),
+            "rtd_accuracy_replaced": _share(right, mask & labels),
+            "rtd_accuracy_kept": _share(right, mask & ~labels),
+            "replaced_share": _share(labels, mask),
         }
         scored = torch.ones_like(mask) if padding else mask
         return replaced_token_detection(scores, labels, scored, "sum")
@@ -174,11 +177,20 @@ class ReplacedTokens(Ingredient):
         return self._seen
 
 
-def check_vector_width(encoder: Encoder) -> None:
-    """Refuse a head whose vectors are not as wide as the token embeddings they stand in for."""
-    linears = [module for module in encoder.head.modules() if isinstance(module, nn.Linear)]
-    if linears and linears[-1].out_features != encoder.width:
+def _widened(rows: Tensor, wide: int) -> Tensor:
+    """(..., D) with zeros behind, (..., wide)."""
+    return pad(rows, (0, wide - rows.shape[-1])) if rows.shape[-1] < wide else rows
+
+
+def _share(hits: Tensor, among: Tensor) -> Share:
+    """How many of the places `among` are `hits`, both boolean and of one shape."""
+    return Share((hits & among).sum(), among.sum())
+
+
+def check_vector_width(project_dim: int | None, width: int) -> None:
+    """Refuse vectors that are not as wide as the token's state they stand in for."""
+    if project_dim not in (None, width):
         raise UsageError(
-            f"--project-dim {linears[-1].out_features}: replaced-tokens puts the sentence vector "
-            f"in place of a token's embedding, so it must be {encoder.width} wide"
+            f"--project-dim {project_dim}: replaced-tokens puts the sentence vector in place of a "
+            f"token's state, so it must be {width} wide"
         )

@@ -10,7 +10,7 @@ from cse_cli.config.generative import ReplacedTokensConfig
 from cse_cli.data.tokens import Tokens
 from cse_cli.encoder import Encoder
 from cse_cli.loading import length_limit
-from cse_cli.methods.edits import Edit, Vocabulary, edit
+from cse_cli.methods.edits import Edit, Vocabulary, edit, kind_of_edit
 from cse_cli.methods.generator import Generator, check_vocabulary
 
 
@@ -36,7 +36,9 @@ class Editor:
     def draw(self, tokens: Tokens, rng: torch.Generator) -> tuple[Edit, Tensor]:
         """The edit of all rows of a batch, and the lots (R, T) that decide the generator's ids."""
         config = self.config
-        drawn = edit(config.edit, tokens, config.mask_ratio, self.words, rng, self.limit)
+        kind = kind_of_edit(config.edit, rng)
+        ratio = config.edit_ratio if kind in ("insert", "delete") else config.mask_ratio
+        drawn = edit(kind, tokens, ratio, self.words, rng, self.limit)
         return drawn, torch.rand(drawn.fill.shape, generator=rng)
 
     def fill(

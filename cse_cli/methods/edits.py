@@ -139,6 +139,13 @@ def delete(tokens: Tokens, ratio: float, words: Vocabulary, rng: torch.Generator
     return Edit(moved, torch.zeros_like(moved.mask), original)
 
 
+def kind_of_edit(name: str, rng: torch.Generator) -> str:
+    """The edit that `name` stands for: `all` draws mask, insert or delete for the whole batch."""
+    if name == "all":
+        return ("mask", "insert", "delete")[int(torch.randint(3, (), generator=rng))]
+    return name
+
+
 def edit(
     kind: str,
     tokens: Tokens,
@@ -147,9 +154,7 @@ def edit(
     rng: torch.Generator,
     limit: int | None = None,
 ) -> Edit:
-    """The edit named `kind`; `all` draws mask, insert or delete for the whole batch."""
-    if kind == "all":
-        kind = ("mask", "insert", "delete")[int(torch.randint(3, (), generator=rng))]
+    """The edit named `kind`: mask, insert, delete or released."""
     if kind == "insert":
         return insert(tokens, ratio, words, rng, limit)
     return {"mask": mask, "delete": delete, "released": released}[kind](tokens, ratio, words, rng)
