@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from huggingface_hub.errors import HTTPError
 from safetensors import SafetensorError
 from torch import Tensor, nn
 
-from cse_cli.errors import InputError, UsageError
+from cse_cli.errors import InputError, UsageError, first_line
 
 # Where pre-norm encoders keep the norm that follows their last block.
 _FINAL_NORMS = ("final_norm", "final_layer_norm", "ln_f", "norm")
@@ -31,6 +32,20 @@ def load_backbone(
     """
     from transformers import AutoModel
 
+    config = configure(source, num_layers=num_layers, dropout=dropout)
+    pooling = {"add_pooling_layer": False} if _has_pooler(AutoModel, config) else {}
+    model, report = load_weights(AutoModel, source, config, **pooling)
+    missing = [key for key in report["missing_keys"] if not key.startswith("pooler.")]
+    if missing:
+        raise InputError(
+            f"{source}: the weights lack {missing[0]} and {len(missing) - 1} more of what "
+            "its config.json describes"
+        )
+    return model.eval(), load_tokenizer(source)
+
+
+def configure(source: str, *, num_layers: int | None = None, dropout: float | None = None) -> Any:
+    """The configuration that `load_backbone` builds; it raises the same errors but for weights."""
     config = load_config(source)
     if num_layers is not None:
         depth = config.num_hidden_layers
@@ -41,15 +56,15 @@ def load_backbone(
             config.layer_types = config.layer_types[:num_layers]
     if dropout is not None:
         set_dropout(config, dropout)
-    pooling = {"add_pooling_layer": False} if _has_pooler(AutoModel, config) else {}
-    model, report = load_weights(AutoModel, source, config, **pooling)
-    missing = [key for key in report["missing_keys"] if not key.startswith("pooler.")]
-    if missing:
-        raise InputError(
-            f"{source}: the weights lack {missing[0]} and {len(missing) - 1} more of what "
-            "its config.json describes"
-        )
-    return model.eval(), load_tokenizer(source)
+    return config
+
+
+def outline(config: Any) -> Any:
+    """The encoder that `config` describes, its weights without memory or values."""
+    from transformers import AutoModel
+
+    with torch.device("meta"):
+        return AutoModel.from_config(config)
 
 
 def load_config(source: str) -> Any:
@@ -129,15 +144,19 @@ def _guarded(source: str, load: Any) -> Any:
         return load()
     except SafetensorError as error:
         raise InputError(f"{source}/model.safetensors is damaged: {error}") from None
-    except (OSError, ValueError, RuntimeError, KeyError, ImportError) as error:
-        reason = str(error).strip().split("\n")[0]
+    except (HTTPError, OSError, ValueError, RuntimeError, KeyError, ImportError) as error:
         if not Path(source).exists():
-            reason = (
-                "neither a folder nor in the local hub cache, and the hub did not give it "
-                f"({reason}); check the name, HF_ENDPOINT and HF_HUB_OFFLINE, or download it "
-                "where there is a network and pass its folder"
-            )
-        raise InputError(f"{source}: {reason}") from None
+            raise not_given(source, error) from None
+        raise InputError(f"{source}: {first_line(error)}") from None
+
+
+def not_given(name: str, error: Exception) -> InputError:
+    """What to tell where `name` is no folder and the hub, by `error`, did not give it."""
+    return InputError(
+        f"{name}: neither a folder nor in the local hub cache, and the hub did not give it "
+        f"({first_line(error)}); check the name, HF_ENDPOINT and HF_HUB_OFFLINE, or download it "
+        "where there is a network and pass its folder"
+    )
 
 
 def set_dropout(config: Any, rate: float) -> None:

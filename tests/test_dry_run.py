@@ -40,3 +40,14 @@ def test_further_passes_are_counted() -> None:
     one_batch = estimate(batch_size=128) - estimate()
     assert estimate(with_=("off-dropout",)) - estimate() == pytest.approx(one_batch / 2, abs=2)
     assert estimate(with_=("masked-lm",)) - estimate() == pytest.approx(one_batch, abs=2)
+    calm = estimate(with_=("noise-study",), noise_passes=3) - estimate()
+    assert calm == pytest.approx(3 * one_batch, abs=2)
+    assert estimate(with_=("noise-study",), noise_study="pos+") == estimate()
+    columns = {"train_file": ("x.csv",), "triplet_columns": "a,b,c"}
+    assert estimate(**columns) - estimate() == pytest.approx(one_batch / 2, abs=2)
+
+
+def test_edited_views_need_no_discriminator() -> None:
+    one_batch = estimate(batch_size=128) - estimate()
+    further = estimate(method="diffcse", edited_as="positive") - estimate()
+    assert further == pytest.approx(4 * WEIGHTS / MIB + one_batch / 2, abs=3)

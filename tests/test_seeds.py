@@ -70,7 +70,9 @@ def test_seeds_make_a_folder_each_and_a_table_and_go_on(
 
 
 def test_a_failing_seed_gives_its_exit_code(tiny_bert: Path, tmp_path: Path) -> None:
-    words = ("--model", tiny_bert, "--train-file", "no.txt", *SMALL, "--seeds", "1")
+    few = tmp_path / "few.txt"
+    few.write_text("a dog runs\n", encoding="utf-8")
+    words = ("--model", tiny_bert, "--train-file", few, *SMALL, "--seeds", "1")
     result = train(*words, "--select", "last", "--out", "runs")
     assert result.exit_code == 3
     assert "runs/seed-1 failed" in result.stderr

@@ -3,15 +3,12 @@
 import dataclasses
 import inspect
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from cse_cli.config import INGREDIENT_CONFIGS, TrainConfig
 from cse_cli.config.fields import about, flag, plain_type, span
-
-if TYPE_CHECKING:
-    pass
 
 RUN = "Run"
 

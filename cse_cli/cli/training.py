@@ -11,6 +11,7 @@ from cse_cli.cli.stdout import write_stdout
 from cse_cli.config.fields import flag
 from cse_cli.config.sources import gather, load_recipe, merge, read_toml
 from cse_cli.data.locate import resolve_data_dir
+from cse_cli.data.sources import STDIN, find_source
 from cse_cli.errors import CseError, UsageError
 from cse_cli.methods.resolve import Run, resolve
 from cse_cli.progress import log
@@ -36,6 +37,11 @@ def run_training(
     json: bool,
 ) -> None:
     """Train as told and print the checkpoint's path, or the result as JSON."""
+    numbers = None if seeds is None else _seeds(seeds)
+    if jobs > 1 and seeds is None:
+        raise UsageError("--jobs is the number of --seeds trained at a time; there are none")
+    if resume and overwrite:
+        raise UsageError("--resume goes on with the run, --overwrite removes it; leave one out")
     if resume and seeds is None:
         if out is None:
             raise UsageError("--resume needs the --out of the run to go on with")
@@ -44,6 +50,9 @@ def run_training(
         run, sources = resumed(options, out), dict[str, str]()
     else:
         run, sources = configured(options, config, recipe, sets)
+    check_inputs(run)
+    if numbers is not None and STDIN in run.train.train_file:
+        raise UsageError("--seeds trains several times; standard input can be read only once")
     run = on_this_machine(run)
     writes = process()[0] == 0
     if dry_run:
@@ -51,8 +60,8 @@ def run_training(
             _print_dry_run(run, sources, json)
         return
     out = out or _new_folder(run)
-    if seeds is not None:
-        _train_seeds(run, seeds, out, jobs, overwrite, resume, json)
+    if numbers is not None:
+        _train_seeds(run, numbers, out, jobs, overwrite, resume, json)
         return
     progress = train_into(run, out, overwrite=overwrite, resume=resume)
     if not writes:
@@ -83,7 +92,16 @@ def configured(
         demo = load_recipe(DEMO_RECIPE)["settings"]
         sources = dict.fromkeys(demo, "the demo's settings") | sources
         values = {**demo, **values}
-    return resolve(values), sources
+    return resolve(values, sources), sources
+
+
+def check_inputs(run: Run) -> None:
+    """Refuse files and names that are not there, before anything slow is imported."""
+    from cse_cli.training.select import check_select
+
+    check_select(run.train.select)
+    for name in run.train.train_file:
+        find_source(name)
 
 
 def resumed(options: Mapping[str, Any], out: Path) -> Run:
@@ -128,7 +146,7 @@ def train_into(run: Run, out: Path, *, overwrite: bool = False, resume: bool = F
     from cse_cli.training import distributed
     from cse_cli.training.folder import RunFolder
     from cse_cli.training.loop import Stopped
-    from cse_cli.training.precision import make_deterministic
+    from cse_cli.training.precision import make_deterministic, out_of_memory
     from cse_cli.training.record import config_toml
     from cse_cli.training.setup import build
 
@@ -159,6 +177,11 @@ def train_into(run: Run, out: Path, *, overwrite: bool = False, resume: bool = F
         log(f"stopped after step {training.progress.step}; go on with --resume --out {out}")
         raise Interrupted(130 if stop.signal == signal.SIGINT else 143) from None
     except RuntimeError as error:
+        if out_of_memory(error):
+            raise UsageError(
+                "out of memory: lower --batch-size, or encode fewer rows at a time with "
+                "--chunk-size; --dry-run estimates what a run needs"
+            ) from None
         if not distributed.lost(error):
             raise
         raise CseError("another process of this run ended; its own message says why") from None
@@ -167,18 +190,24 @@ def train_into(run: Run, out: Path, *, overwrite: bool = False, resume: bool = F
 
 
 def _train_seeds(
-    run: Run, seeds: str, out: Path, jobs: int, overwrite: bool, resume: bool, json: bool
+    run: Run, seeds: Sequence[int], out: Path, jobs: int, overwrite: bool, resume: bool, json: bool
 ) -> None:
     """Train several seeds and print their folder, or the table of their scores as JSON."""
-    from cse_cli.cli.seeds import COMMAND, parse_seeds, train_seeds
+    from cse_cli.cli.seeds import COMMAND, train_seeds
     from cse_cli.render.document import to_json
+
+    table = train_seeds(run, seeds, out, jobs=jobs, overwrite=overwrite, resume=resume)
+    rows = [row.as_dict() for row in table]
+    write_stdout(to_json(rows, COMMAND, run.flat()) if json else f"{out}\n")
+
+
+def _seeds(text: str) -> list[int]:
+    """The seeds that `--seeds` names; UsageError also where torchrun has started several of us."""
+    from cse_cli.cli.seeds import parse_seeds
 
     if process()[1] > 1:
         raise UsageError("--seeds starts processes of its own; leave torchrun out")
-    numbers = parse_seeds(seeds)
-    table = train_seeds(run, numbers, out, jobs=jobs, overwrite=overwrite, resume=resume)
-    rows = [row.as_dict() for row in table]
-    write_stdout(to_json(rows, COMMAND, run.flat()) if json else f"{out}\n")
+    return parse_seeds(text)
 
 
 def check_share(batch_size: int, processes: int) -> None:

@@ -5,6 +5,7 @@ command line builds its options, TOML and environment values are converted, and 
 what is out of range. Nothing here imports torch, so `cse --help` does not either.
 """
 
+import contextlib
 import dataclasses
 import math
 import typing
@@ -92,21 +93,35 @@ def _scalar(kind: type, name: str, value: Any) -> Any:
     if kind is str:
         return str(value)
     try:
-        if isinstance(value, bool) or (kind is int and float(value) != int(float(value))):
+        if isinstance(value, bool):
             raise ValueError
-        return int(float(value)) if kind is int else float(value)
+        return _whole(value) if kind is int else float(value)
     except (TypeError, ValueError, OverflowError):
         word = "a whole number" if kind is int else "a number"
         raise UsageError(f"{flag(name)} {value}: {word} is expected") from None
 
 
+def _whole(value: Any) -> int:
+    """`7`, `"7"`, `7.0` and `"1e3"` as whole numbers of any size; ValueError for others."""
+    with contextlib.suppress(ValueError):
+        return int(str(value))
+    number = float(value)
+    if number != int(number):
+        raise ValueError
+    return int(number)
+
+
 def check(config: Any) -> None:
     """Refuse values out of range or unknown, with the option's name and what it takes."""
     for field in dataclasses.fields(config):
-        value = getattr(config, field.name)
-        for item in value if isinstance(value, tuple) else (value,):
-            if item is not None:
-                _check_one(field.name, about(field), item)
+        check_field(field, getattr(config, field.name))
+
+
+def check_field(field: dataclasses.Field[Any], value: Any) -> None:
+    """`check` for the `value` of one field."""
+    for item in value if isinstance(value, tuple) else (value,):
+        if item is not None:
+            _check_one(field.name, about(field), item)
 
 
 def _check_one(name: str, rules: Option, value: Any) -> None:
@@ -117,6 +132,8 @@ def _check_one(name: str, rules: Option, value: Any) -> None:
         row_count(name, value, 1)
     if not isinstance(value, (int, float)) or isinstance(value, bool):
         return
+    if isinstance(value, float) and not math.isfinite(value):
+        raise UsageError(f"{flag(name)} {value}: a finite number is expected")
     too_low = (rules.low is not None and not value >= rules.low) or (
         rules.above is not None and not value > rules.above
     )
@@ -128,11 +145,11 @@ def span(rules: Option) -> str:
     """The allowed range in words, such as `0 … 1` or `more than 0`."""
     if rules.above is not None:
         return f"more than {rules.above:g}" + (
-            f", at most {rules.high:g}" if rules.high is not None else ""
+            f", at most {rules.high:.10g}" if rules.high is not None else ""
         )
     if rules.high is None:
         return f"at least {rules.low:g}"
-    return f"{rules.low:g} … {rules.high:g}"
+    return f"{rules.low:g} … {rules.high:.10g}"
 
 
 def row_count(name: str, text: str, batch: int) -> int:

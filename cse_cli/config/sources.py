@@ -4,6 +4,7 @@ Option > `CSE_*` variable > `--config FILE` > `[tool.cse]` of ./pyproject.toml >
 built-in default. `--set name=value` counts as an option.
 """
 
+import dataclasses
 import os
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -12,10 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from cse_cli.config import option_owners
-from cse_cli.config.fields import convert
+from cse_cli.config.fields import check_field, convert
 from cse_cli.errors import InputError, UsageError, suggestion
 
 ENVIRONMENT = "CSE_"
+TYPED = "option"  # the source of what was typed as an option
 # Variables whose name is not the option's: the SentEval folder is shared by all commands.
 _RENAMED = {"data_dir": "CSE_DATA"}
 
@@ -39,9 +41,9 @@ def gather(
     if config_file is not None:
         layers.append((str(config_file), read_toml(config_file)))
     layers.append(("environment", environment()))
-    layers.append(("--set", dict(split_set(text) for text in sets)))
+    layers.append(("--set", collect(sets)))
     typed = {name: value for name, value in options.items() if value is not None}
-    layers.append(("option", typed))
+    layers.append((TYPED, typed))
     return merge(layers)
 
 
@@ -57,10 +59,22 @@ def merge(
             name = raw.replace("-", "_")
             name = "with_" if name == "with" else name
             if name not in owners:
-                raise UsageError(f"{source}: unknown setting '{raw}'; {suggestion(name, owners)}")
-            values[name] = convert(owners[name], name, value)
+                near = suggestion(name, [known.rstrip("_") for known in owners])
+                raise UsageError(f"{source}: unknown setting '{raw}'; {near}")
+            try:
+                values[name] = _value(owners[name], name, value)
+            except UsageError as error:
+                raise (error if source == TYPED else UsageError(f"{source}: {error}")) from None
             sources[name] = source
     return values, sources
+
+
+def _value(owner: type, name: str, value: Any) -> Any:
+    """`value` as the type of the field `name` of `owner`, and in its range."""
+    found = convert(owner, name, value)
+    (field,) = [field for field in dataclasses.fields(owner) if field.name == name]
+    check_field(field, found)
+    return found
 
 
 def environment() -> dict[str, str]:
@@ -77,7 +91,11 @@ def project_settings(path: Path) -> dict[str, Any]:
     """The flat values of `[tool.cse]` in a pyproject.toml; empty where there is none."""
     if not path.is_file():
         return {}
-    table = read_toml(path).get("tool", {}).get("cse", {})
+    table = read_toml(path)
+    for name in ("tool", "cse"):
+        table = table.get(name, {})
+        if not isinstance(table, dict):
+            raise UsageError(f"{path}: '{name}' is {table!r}, but [tool.cse] is a table")
     return {name: value for name, value in table.items() if not isinstance(value, dict)}
 
 
@@ -90,6 +108,16 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise InputError(f"{path} cannot be read: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InputError(f"{path} is not TOML: {error}") from None
+
+
+def collect(sets: Sequence[str]) -> dict[str, Any]:
+    """The settings of all `--set` words; UsageError where one is set twice."""
+    found: dict[str, Any] = {}
+    for name, value in map(split_set, sets):
+        if name in found:
+            raise UsageError(f"--set {name} is given twice; several values are {name}=[…, …]")
+        found[name] = value
+    return found
 
 
 def split_set(text: str) -> tuple[str, Any]:

@@ -6,6 +6,7 @@ from cse_cli.config.fields import option
 
 METHOD, MODEL, DATA = "Method", "Model", "Data"
 OPTIMISATION, EVALUATION, ENGINE = "Optimisation", "Evaluation", "Engine"
+SEEDS = 2**32 - 1  # the largest seed: NumPy's, and far from where torch's end
 
 
 @dataclass(frozen=True)
@@ -40,13 +41,13 @@ class TrainConfig:
     )
     pooler: str | None = option(
         None,
-        "Pooler: cls, mean, max, first_last_mean, layer1_last_mean or top2_mean"
-        " (default: the checkpoint's, else cls).",
+        "From token states to one vector (default: the checkpoint's, else cls).",
         panel=MODEL,
+        choices=("cls", "mean", "max", "first_last_mean", "layer1_last_mean", "top2_mean"),
     )
-    head: str = option(
-        "tanh",
-        "Head between pooler and loss.",
+    head: str | None = option(
+        None,
+        "Head between pooler and loss (default: tanh for cls, none for other poolers).",
         panel=MODEL,
         choices=("tanh", "batchnorm", "linear", "none"),
     )
@@ -73,7 +74,10 @@ class TrainConfig:
         metavar="FILE",
     )
     text_column: str | None = option(
-        None, "Column that holds the sentence in .csv, .tsv and .jsonl files.", panel=DATA
+        None,
+        "Column that holds the sentence in .csv, .tsv and .jsonl files (default: text, or the only"
+        " one).",
+        panel=DATA,
     )
     triplet_columns: str | None = option(
         None, "Columns ANCHOR,POSITIVE[,NEGATIVE] of a supervised file.", panel=DATA
@@ -109,7 +113,7 @@ class TrainConfig:
         1.0, "Clip the gradient's norm here; 0 does not clip.", panel=OPTIMISATION, low=0
     )
     weight_decay: float = option(0.0, "AdamW's weight decay.", panel=OPTIMISATION, low=0)
-    seed: int = option(42, "Seed of every random draw.", panel=OPTIMISATION, low=0)
+    seed: int = option(42, "Seed of every random draw.", panel=OPTIMISATION, low=0, high=SEEDS)
     select: str = option(
         "stsb",
         "What picks the best step: stsb, transfer, uniformity, last or a PAIRS.tsv file.",
@@ -142,7 +146,7 @@ class TrainConfig:
     )
     device: str = option("auto", "Device: auto, cpu, cuda or cuda:N.", panel=ENGINE)
     threads: int | None = option(
-        None, "Processor threads (default: all cores).", panel=ENGINE, low=1
+        None, "Processor threads (default: all cores).", panel=ENGINE, low=1, high=1024
     )
     chunk_size: int | None = option(
         None,

@@ -7,6 +7,7 @@ from typing import Any
 
 from cse_cli.config import INGREDIENT_CONFIGS, TrainConfig, option_owners
 from cse_cli.config.fields import check, flag
+from cse_cli.config.sources import TYPED
 from cse_cli.errors import UsageError, suggestion
 from cse_cli.methods import CHANGE_LOGITS, INGREDIENTS, METHODS
 from cse_cli.methods.catalog import CATALOG
@@ -34,9 +35,10 @@ class Run:
         return values
 
 
-def resolve(values: Mapping[str, Any]) -> Run:
+def resolve(values: Mapping[str, Any], sources: Mapping[str, str] | None = None) -> Run:
     """Check `values` and sort them to their owners; names not given take their defaults.
 
+    `sources` says which file, recipe or variable has set a value that was not typed.
     Raises UsageError for an unknown method or ingredient, a value out of range, or an option whose
     ingredient is not part of the run.
     """
@@ -50,12 +52,15 @@ def resolve(values: Mapping[str, Any]) -> Run:
         if values.get("head", "linear") != "linear":
             raise UsageError("--project-dim replaces the head; leave --head out")
         merged["head"] = "linear"
+    _check_augmentation(merged, names)
     owners = option_owners()
     for name in values:
         owner = owners[name]
         if owner is not TrainConfig and owner not in {INGREDIENT_CONFIGS[n] for n in names}:
             home = next(n for n, config in INGREDIENT_CONFIGS.items() if config is owner)
-            raise UsageError(f"{flag(name)} belongs to '{home}'; add --with {home}")
+            setter = (sources or {}).get(name, TYPED)
+            where = "" if setter == TYPED else f"{setter}: "
+            raise UsageError(f"{where}{flag(name)} belongs to '{home}'; add --with {home}")
     train = _build(TrainConfig, merged)
     parts = tuple((name, _build(INGREDIENT_CONFIGS[name], merged)) for name in names)
     return Run(train, parts)
@@ -66,7 +71,9 @@ def _ingredients(method: str, added: tuple[str, ...]) -> list[str]:
     names = list(METHODS[method])
     for name in added:
         if name not in INGREDIENTS:
-            raise UsageError(f"--with {name}: unknown ingredient; {suggestion(name, INGREDIENTS)}")
+            several = "repeat --with for several" if "," in name else None
+            near = several or suggestion(name, INGREDIENTS)
+            raise UsageError(f"--with {name}: unknown ingredient; {near}")
         if name not in names:
             names.append(name)
     both = [name for name in names if name in CHANGE_LOGITS]
@@ -79,6 +86,8 @@ def _check_columns(values: Mapping[str, Any], names: list[str]) -> None:
     """A file's columns against `names`; a third column adds the ingredient that uses it."""
     given = values.get("triplet_columns")
     columns = given.split(",") if given else []
+    if given and values.get("text_column") is not None:
+        raise UsageError("--text-column names one column, --triplet-columns others; leave one out")
     if given and (len(columns) not in (2, 3) or not all(columns)):
         raise UsageError(f"--triplet-columns {given}: ANCHOR,POSITIVE[,NEGATIVE] is expected")
     if len(columns) == 3 and HARD_NEGATIVES not in names:
@@ -91,6 +100,16 @@ def _check_columns(values: Mapping[str, Any], names: list[str]) -> None:
         raise UsageError(
             "--weight-column weighs hard negatives; add --triplet-columns ANCHOR,POSITIVE,NEGATIVE"
         )
+
+
+def _check_augmentation(values: Mapping[str, Any], names: list[str]) -> None:
+    """Without a second view no positive of any other kind can be meant."""
+    if values.get("augmentation", True):
+        return
+    if values.get("triplet_columns"):
+        raise UsageError("--no-augmentation makes anchors their own positives; the file has others")
+    if "word-repetition" in names:
+        raise UsageError("--no-augmentation leaves no positives for 'word-repetition' to change")
 
 
 def _build(config: type, values: Mapping[str, Any]) -> Any:

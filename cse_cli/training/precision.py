@@ -1,6 +1,7 @@
 """Arithmetic of the encoder in training: fp32, bf16 or fp16 by autocast; losses stay in fp32."""
 
 import os
+import re
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -22,12 +23,13 @@ def choose_device(name: str) -> str:
         name = "cuda" if torch.cuda.is_available() else "cpu"
     if name == "cuda" and "LOCAL_RANK" in os.environ:
         name = f"cuda:{os.environ['LOCAL_RANK']}"
-    try:
-        device = torch.device(name)
-    except RuntimeError:
-        raise UsageError(f"--device {name}: auto, cpu, cuda or cuda:N is expected") from None
-    if device.type == "cuda" and not torch.cuda.is_available():
+    if not re.fullmatch(r"cpu|cuda(:\d+)?", name):
+        raise UsageError(f"--device {name}: auto, cpu, cuda or cuda:N is expected")
+    if name.startswith("cuda") and not torch.cuda.is_available():
         raise UsageError(f"--device {name}: no CUDA device on this machine")
+    if int(name.partition(":")[2] or 0) >= max(torch.cuda.device_count(), 1):
+        count = torch.cuda.device_count()
+        raise UsageError(f"--device {name}: this machine has CUDA devices 0 … {count - 1}")
     return name
 
 
@@ -55,6 +57,11 @@ def autocast(precision: str, device: str) -> Callable[[], AbstractContextManager
     if precision == "fp32":
         return nullcontext
     return lambda: torch.autocast(torch.device(device).type, dtype=DTYPES[precision])
+
+
+def out_of_memory(error: RuntimeError) -> bool:
+    """Whether a GPU or the processor had no memory left to give."""
+    return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error)
 
 
 def make_deterministic() -> None:

@@ -72,8 +72,8 @@ def config_toml(values: dict[str, Any]) -> str:
         if value is None:
             continue
         if isinstance(value, tuple):
-            shown = json.dumps(list(value))
-        else:
-            shown = json.dumps(value)
+            value = list(value)
+        # JSON's strings are TOML's, but TOML has no surrogates and wants DEL escaped
+        shown = json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
         lines.append(f"{name.rstrip('_')} = {shown}")
     return "\n".join(lines) + "\n"

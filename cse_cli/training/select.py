@@ -9,15 +9,17 @@ the classification tasks; `last`, no score: the last step is taken.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from cse_cli.errors import InputError, UsageError, suggestion
 
 NAMES = ("stsb", "transfer", "uniformity", "last")
 SAMPLE = 1000  # sentences of the corpus that `uniformity` looks at
 
-Encode = Callable[[Sequence[str]], Tensor]
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    Encode = Callable[[Sequence[str]], Tensor]
 
 
 @dataclass(frozen=True)
@@ -25,7 +27,16 @@ class Selector:
     """`score(encode)`, higher is better, or None to take the last step; `name` is recorded."""
 
     name: str
-    score: Callable[[Encode], float] | None
+    score: "Callable[[Encode], float] | None"
+
+
+def check_select(select: str) -> None:
+    """Refuse what is neither a name (UsageError) nor a file that is there (InputError)."""
+    if select in NAMES or Path(select).is_file():
+        return
+    if Path(select).suffix:
+        raise InputError(f"--select {select}: no such file")
+    raise UsageError(f"--select {select}: a name or a PAIRS.tsv file; {suggestion(select, NAMES)}")
 
 
 def choose_selector(
@@ -36,6 +47,7 @@ def choose_selector(
     `sample(n)` gives n sentences of the training corpus. Raises UsageError for an unknown name,
     InputError for data that is configured but not there.
     """
+    check_select(select)
     if select == "last":
         return Selector("last", None)
     if select == "uniformity":
@@ -44,11 +56,7 @@ def choose_selector(
         return _stsb(data_dir)
     if select == "transfer":
         return _transfer(data_dir)
-    if Path(select).is_file():
-        return _pairs_file(select)
-    if Path(select).suffix:
-        raise InputError(f"--select {select}: no such file")
-    raise UsageError(f"--select {select}: a name or a PAIRS.tsv file; {suggestion(select, NAMES)}")
+    return _pairs_file(select)
 
 
 def _stsb(data_dir: Path | None) -> Selector:

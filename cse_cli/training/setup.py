@@ -15,26 +15,22 @@ import torch
 
 from cse_cli import checkpoint
 from cse_cli.attention import use_fast_dropout
-from cse_cli.backbone import load_config, load_tokenizer
 from cse_cli.compiled import compile_encoder
-from cse_cli.config.generative import ReplacedTokensConfig
 from cse_cli.data.builtin import DEMO_NOTICE
 from cse_cli.data.corpus import Corpus, open_corpus
 from cse_cli.data.order import order
-from cse_cli.encoder import Encoder, check_layer
+from cse_cli.encoder import Encoder
 from cse_cli.errors import InputError, UsageError
 from cse_cli.heads import build_head
 from cse_cli.lanes import LANES
-from cse_cli.layout import is_layout, read_layout
-from cse_cli.loading import load_encoder, locate
+from cse_cli.loading import load_encoder
 from cse_cli.memory import keep_freed_memory
 from cse_cli.methods import INGREDIENTS
 from cse_cli.methods.base import Ingredient
-from cse_cli.methods.diffcse import check_family
-from cse_cli.methods.generator import check_vocabulary
 from cse_cli.methods.resolve import Run
 from cse_cli.progress import warn
 from cse_cli.training import distributed
+from cse_cli.training.checks import check_model
 from cse_cli.training.folder import RunFolder
 from cse_cli.training.loop import Progress, Training
 from cse_cli.training.precision import autocast
@@ -66,28 +62,6 @@ def find_source(run: Run) -> Source:
     return Source(model or str(demo_model()), files or (str(demo_corpus()),), name, demo=True)
 
 
-def backbone_folder(model: str) -> str:
-    """What transformers is asked for: the backbone inside a checkpoint, or the name itself."""
-    folder = checkpoint.resolve(locate(model))
-    if is_layout(folder):
-        return str(folder / read_layout(folder).backbone)
-    return str(folder) if folder.exists() else model
-
-
-def check_model(run: Run, source: Source) -> Any:
-    """The model's configuration, with block numbers and generator of the run checked against it."""
-    folder = backbone_folder(source.model)
-    config = load_config(folder)
-    depth = run.train.num_layers or config.num_hidden_layers
-    for _, part in run.parts:
-        for layer in getattr(part, "neg_layer", ()):
-            check_layer(layer, depth)
-        if isinstance(part, ReplacedTokensConfig):
-            check_family(config.model_type)
-            check_vocabulary(folder, load_tokenizer(folder), part.generator)
-    return config
-
-
 def open_run_corpus(run: Run, source: Source, tokenizer: Any) -> Corpus:
     """The token store of the run's files; InputError where they hold less than one batch."""
     columns = run.train.triplet_columns
@@ -116,16 +90,20 @@ def total_steps(run: Run, sentences: int) -> int:
 def build(run: Run, folder: RunFolder, view: View) -> Training:
     """Everything the loop needs. Raises UsageError and InputError as its pieces do."""
     source = find_source(run)
-    check_model(run, source)
-    tokenizer = load_tokenizer(backbone_folder(source.model))
+    _, tokenizer = check_model(run, source.model)
     corpus = open_run_corpus(run, source, tokenizer)
     data_dir = Path(run.train.data_dir) if run.train.data_dir else None
     selector = choose_selector(
         run.train.select, data_dir, lambda n: _sample(corpus, tokenizer, n, run.train.seed)
     )
 
-    if source.demo or selector.name == "demo":
+    if source.demo:
         warn(DEMO_NOTICE)
+    elif selector.name == "demo":
+        warn(
+            "the best step is chosen on the built-in demo pairs: NOT a benchmark; --data-dir gives "
+            "STS-B, --select another measure"
+        )
 
     torch.manual_seed(run.train.seed)
     encoder = build_encoder(run, source, supervised=len(corpus.columns) > 1)
@@ -178,8 +156,9 @@ def build_encoder(run: Run, source: Source, *, supervised: bool) -> Encoder:
         encoder.lanes = LANES if use_fast_dropout(encoder.backbone) else 1
     if encoder.keep_head:
         warn(f"{source.name}: its dense layer is replaced by the training head")
-    encoder.head = build_head(settings.head, encoder.width, settings.project_dim)
-    encoder.keep_head = settings.head == "linear" or (supervised and settings.head == "tanh")
+    head = settings.head or ("tanh" if encoder.pooler == "cls" else "none")
+    encoder.head = build_head(head, encoder.width, settings.project_dim)
+    encoder.keep_head = head == "linear" or (supervised and head == "tanh")
     return encoder.to(settings.device)
 
 
