@@ -108,6 +108,8 @@ class Training:
                 if stopping and not last:
                     raise Stopped(stopping)
         reader.flush()
+        if metrics is not None:
+            metrics.close()
         return self.progress
 
     def _evaluate(self) -> float | None:

@@ -66,7 +66,7 @@ class Guard:
             what = "gradient" if math.isfinite(row["loss"]) else "loss"
             raise DivergedError(
                 f"step {row['step']}: the {what} is not finite; lower --learning-rate, or look at "
-                "the data with --dry-run (the best checkpoint so far is kept)"
+                "the data with --dry-run (the best checkpoint, if any, is kept)"
             )
         near = row["negative_cosine"] > COLLAPSE_COSINE
         self.close_steps = self.close_steps + 1 if near else 0
@@ -74,5 +74,5 @@ class Guard:
             raise DivergedError(
                 f"step {row['step']}: the space has collapsed, the mean cosine of negatives stood "
                 f"above {COLLAPSE_COSINE} for {COLLAPSE_STEPS} steps; lower --learning-rate or "
-                "look for near-duplicates with --dry-run (the best checkpoint so far is kept)"
+                "look for near-duplicates with --dry-run (the best checkpoint, if any, is kept)"
             )
