@@ -44,6 +44,11 @@ class OutputError(CseError):
     exit_code = 5
 
 
+def first_line(error: Exception) -> str:
+    """The first line of what `error` says, or its kind where it says nothing."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
 def suggestion(name: str, known: Iterable[str]) -> str:
     """`did you mean 'x'?`, or the list of `known` names where nothing is near `name`."""
     names = sorted(known)

@@ -9,13 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from huggingface_hub.errors import HTTPError
 from torch import nn
 
 from cse_cli.attention import use_short_attention
-from cse_cli.backbone import load_backbone
+from cse_cli.backbone import load_backbone, not_given
 from cse_cli.checkpoint import resolve
+from cse_cli.data.hub import in_hub_cache
 from cse_cli.encoder import DTYPES, Encoder
-from cse_cli.errors import InputError, UsageError
+from cse_cli.errors import UsageError
 from cse_cli.layout import Layout, is_layout, read_layout
 from cse_cli.pooling import check_pooler
 from cse_cli.progress import warn
@@ -71,25 +73,31 @@ def locate(name_or_path: str) -> Path:
     path = Path(name_or_path).expanduser()
     if path.exists() or name_or_path.startswith((".", "/", "~")) or name_or_path.count("/") > 1:
         return path
-    from huggingface_hub import file_exists, snapshot_download, try_to_load_from_cache
+    try:
+        return _from_hub(name_or_path) or path
+    except (HTTPError, OSError, ValueError) as error:
+        raise not_given(name_or_path, error) from None
+
+
+def _from_hub(repo: str) -> Path | None:
+    """The local folder of a sentence-transformers repository; of a bare model only where the hub
+    does not answer, else None: transformers downloads what it needs by itself."""
+    from huggingface_hub import file_exists, snapshot_download
     from huggingface_hub.constants import HF_HUB_OFFLINE
     from huggingface_hub.utils import disable_progress_bars
 
     if not sys.stderr.isatty():
         disable_progress_bars()
-
-    known = try_to_load_from_cache(name_or_path, "modules.json")
-    try:
-        if isinstance(known, str) or (
-            not HF_HUB_OFFLINE and file_exists(name_or_path, "modules.json")
-        ):
-            return Path(snapshot_download(name_or_path, allow_patterns=list(HUB_FILES)))
-    except (OSError, ValueError) as error:
-        raise InputError(
-            f"{name_or_path}: no such folder, and the hub did not give it: "
-            f"{str(error).strip().splitlines()[0]}"
-        ) from None
-    return path
+    if not in_hub_cache(repo, "modules.json", "model"):
+        try:
+            if HF_HUB_OFFLINE or not file_exists(repo, "modules.json"):
+                return None
+        except (HTTPError, OSError):
+            config = in_hub_cache(repo, "config.json", "model")
+            if config is None:
+                raise
+            return config.parent  # transformers asks the hub again, slowly, for all but a folder
+    return Path(snapshot_download(repo, allow_patterns=list(HUB_FILES)))
 
 
 def _source(name: str, folder: Path) -> str:
@@ -119,10 +127,15 @@ def choose_length(
     """Evaluation length in tokens: asked, else the folder's, else the model's, at most 512."""
     limit = length_limit(backbone, tokenizer)
     if asked is not None:
-        if not 3 <= asked <= limit:
-            raise UsageError(f"--max-length {asked}: this encoder takes 3 … {limit} tokens")
-        return asked
+        return check_length("--max-length", asked, limit)
     return min(layout.max_length if layout and layout.max_length else LENGTH_CAP, limit)
+
+
+def check_length(option: str, asked: int, limit: int) -> int:
+    """The length that `option` asks for; UsageError where the encoder takes `limit` at most."""
+    if not 3 <= asked <= limit:
+        raise UsageError(f"{option} {asked}: this encoder takes 3 … {limit} tokens")
+    return asked
 
 
 def length_limit(backbone: Any, tokenizer: Any) -> int:

@@ -13,6 +13,7 @@ from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer
 
 from cse_cli.data.builtin import DEMO_NOTICE, demo_corpus, demo_model, demo_pairs
 from cse_cli.errors import InputError, UsageError
+from tests.runs import train
 
 SCRIPTS = Path(__file__).parents[1] / "scripts"
 sys.path.insert(0, str(SCRIPTS))
@@ -154,6 +155,15 @@ def test_the_vocabulary_spells_any_english_word():
     assert ids[-1] == tokenizer.sep_token_id
     words = tokenizer.tokenize("Jacuzzi xylophones 2049 Quiz")
     assert tokenizer.unk_token not in words
+
+
+def test_a_demo_run_does_not_doubt_its_own_model(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    words = ("--max-steps", 1, "--batch-size", 4, "--threads", 1, "--select", "last")
+    result = train(*words, "--out", tmp_path / "run")
+    assert result.exit_code == 0, result.stderr
+    assert DEMO_NOTICE in result.stderr
+    assert "pooled" not in result.stderr
 
 
 def test_the_notice_says_that_it_is_no_benchmark():

@@ -402,10 +402,22 @@ def test_duplicates_are_counted_as_a_set_would(corpus_file):
 
 
 def test_warnings_for_a_corpus_that_repeats_itself(corpus_file):
-    assert corpus_warnings(corpus_report(opened(corpus_file(sentences(30)[:3])))) == []
+    whole = corpus_report(opened(corpus_file(sentences(30)[:3]), max_length=64))
+    assert corpus_warnings(whole) == []
     texts = ["the dog runs", "the cat sleeps in the house"] * 20
-    (warning,) = corpus_warnings(corpus_report(opened(corpus_file(texts))))
+    (warning,) = corpus_warnings(corpus_report(opened(corpus_file(texts), max_length=64)))
     assert "38 of 40 rows (95.0%) repeat an earlier one" in warning
     warnings = corpus_warnings(corpus_report(opened(corpus_file(["a", "cat"]))))
     assert len(warnings) <= 1
     assert all("single token" in warning for warning in warnings)
+
+
+def test_warnings_for_what_is_lost(corpus_file):
+    path = corpus_file(["a cat", "dog " * 60, "cat " * 60, "the dog runs"])
+    (warning,) = corpus_warnings(corpus_report(opened(path)))
+    assert warning.startswith(f"50.0% of the sentences are longer than {LENGTH} tokens")
+
+    path = corpus_file(["s,t", "a cat,a dog", "the dog,", "a dog,the cat"], "gaps.csv")
+    (warning,) = corpus_warnings(corpus_report(opened(path, triplet_columns=["s", "t"])))
+    assert warning == "1 of 3 rows were left out: a column of theirs is empty"
+    assert corpus_warnings(corpus_report(opened(corpus_file(["a cat", "", "the dog"])))) == []

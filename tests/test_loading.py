@@ -1,8 +1,11 @@
 """What can be opened, and the one line for what cannot."""
 
 import json
+import socketserver
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -150,6 +153,70 @@ def test_offline_and_not_cached_says_what_to_do(tmp_path: Path, hub) -> None:  #
     assert result.stdout.startswith("3 org/absent"), result.stdout + result.stderr
     assert "HF_HUB_OFFLINE" in result.stdout
     assert len(result.stdout.strip().splitlines()) == 1
+
+
+NO_NETWORK = "http://127.0.0.1:1"  # nobody listens there
+
+
+@pytest.mark.parametrize("name", ["org/absent", "bert-base-uncasd", "no name"])
+def test_without_network_a_hub_name_is_told_in_one_line(
+    tmp_path: Path,
+    hub,  # noqa: F811
+    name: str,
+) -> None:
+    result = load_in_subprocess(name, hub.environment(tmp_path, HF_ENDPOINT=NO_NETWORK))
+    assert result.stdout.startswith(f"3 {name}: neither a folder nor"), result.stderr
+    assert len(result.stdout.strip().splitlines()) == 1
+
+
+@pytest.fixture
+def mute_hub() -> Iterator[str]:
+    """The address of a server that hangs up on everybody."""
+    with socketserver.TCPServer(("127.0.0.1", 0), socketserver.BaseRequestHandler) as server:
+        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+        server.shutdown()
+
+
+def test_a_hub_that_hangs_up_is_told_in_one_line(
+    tiny_bert: Path,
+    tmp_path: Path,
+    hub,  # noqa: F811
+    mute_hub: str,
+) -> None:
+    environment = hub.environment(tmp_path, HF_ENDPOINT=mute_hub)
+    result = load_in_subprocess("org/tiny", environment)
+    assert result.stdout.startswith("3 org/tiny: neither a folder nor"), result.stderr
+    assert len(result.stdout.strip().splitlines()) == 1
+
+    hub.add("org/tiny", tiny_bert)
+    assert load_in_subprocess("org/tiny", hub.environment(tmp_path)).stdout.startswith("cls")
+    code = (  # a tokenizer has more to ask the hub for than its cached files
+        "from cse_cli.backbone import load_tokenizer\nfrom cse_cli.errors import InputError\n"
+        "try:\n    load_tokenizer('org/tiny')\nexcept InputError as error:\n    print(error)\n"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=environment
+    )
+    assert "the hub did not give it" in result.stdout, result.stderr
+
+
+def test_without_network_what_is_cached_is_loaded(
+    tiny_bert: Path,
+    tmp_path: Path,
+    hub,  # noqa: F811
+) -> None:
+    from cse_cli import checkpoint
+
+    encoder = Encoder.load(str(tiny_bert), pooler="max")
+    checkpoint.save(tmp_path / "st", encoder, {"step": 1}, "# card\n")
+    for name, folder, pooler in (("bare", tiny_bert, "cls"), ("pooled", tmp_path / "st", "max")):
+        hub.add(f"org/{name}", folder)
+        online = load_in_subprocess(f"org/{name}", hub.environment(tmp_path))
+        assert online.stdout.startswith(pooler), online.stdout + online.stderr
+        environment = hub.environment(tmp_path, HF_ENDPOINT=NO_NETWORK)
+        again = load_in_subprocess(f"org/{name}", environment)
+        assert again.stdout == online.stdout, again.stdout + again.stderr
 
 
 def test_a_name_the_hub_does_not_know(tmp_path: Path, hub) -> None:  # noqa: F811

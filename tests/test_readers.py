@@ -184,7 +184,15 @@ def test_plain_text_has_no_columns(write):
     assert read([csv, text], text_column="s") == ["b", "a"]
 
 
-@pytest.mark.parametrize("name", ["utf-9", "base64"])
+@pytest.mark.parametrize("name", ["a.csv", "a.jsonl"])
+def test_rows_that_each_lack_a_column(write, name):
+    csv = "s,t\na,\n,b\n"
+    path = write(name, csv if name == "a.csv" else '{"s": "a", "t": ""}\n{"s": "", "t": "b"}\n')
+    with pytest.raises(InputError, match=f"{name} has no row in which 's', 't' are all filled"):
+        read(path, columns=["s", "t"])
+
+
+@pytest.mark.parametrize("name", ["utf-9", "base64", "undefined"])
 def test_unknown_encodings(write, name):
     with pytest.raises(UsageError, match=f"unknown encoding '{name}'"):
         read(write("x.txt", "a\n"), encoding=name)

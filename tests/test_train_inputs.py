@@ -63,6 +63,15 @@ def test_odd_text_trains(tiny_bert: Path, text: bytes) -> None:
     assert len(rows(Path("run"))) == 2
 
 
+@pytest.mark.parametrize("more", [(), ("--dry-run",)], ids=["run", "dry-run"])
+def test_a_corpus_that_repeats_itself_is_told_of(tiny_bert: Path, more: tuple[str, ...]) -> None:
+    Path("text.txt").write_text("\n".join(lines(20) * 2) + "\n", encoding="utf-8")
+    words = ("--select", "last", "--max-steps", 1, "--out", "run", *more)
+    result = train("--model", tiny_bert, "--train-file", "text.txt", *SMALL, *words)
+    assert result.exit_code == 0, result.stderr
+    assert "20 of 40 rows (50.0%) repeat an earlier one" in result.stderr
+
+
 def test_a_failed_start_leaves_a_folder_that_can_be_used_again(tiny_bert: Path) -> None:
     assert train_on(tiny_bert, b"")[0] == 3
     code, told = train_on(tiny_bert, "\n".join(lines(40)).encode())

@@ -24,14 +24,14 @@ from huggingface_hub.errors import (
 from huggingface_hub.file_download import HfFileMetadata, http_get
 from huggingface_hub.utils import build_hf_headers
 
-from cse_cli.errors import InputError, OutputError
+from cse_cli.errors import InputError, OutputError, first_line
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
-def in_hub_cache(repo: str, file: str) -> Path | None:
-    """The file in huggingface_hub's own cache, where another tool downloaded it before."""
-    found = try_to_load_from_cache(repo, file, repo_type="dataset")
+def in_hub_cache(repo: str, file: str, kind: str = "dataset") -> Path | None:
+    """The file of a `kind` of repository in huggingface_hub's own cache, downloaded before."""
+    found = try_to_load_from_cache(repo, file, repo_type=kind)
     return Path(found) if isinstance(found, str) else None
 
 
@@ -98,14 +98,10 @@ def _in_one_line(file: str) -> Iterator[None]:
         ) from error
     except (HTTPError, FileMetadataError) as error:
         raise InputError(
-            f"cannot download {file} from {hub} ({_first_line(error)}); what has arrived is kept: "
+            f"cannot download {file} from {hub} ({first_line(error)}); what has arrived is kept: "
             "run the same command again to go on, or set HF_ENDPOINT to a mirror"
         ) from error
     except OSError as error:
         if error.errno is None:
-            raise InputError(f"cannot download {file} from {hub}: {_first_line(error)}") from error
+            raise InputError(f"cannot download {file} from {hub}: {first_line(error)}") from error
         raise OutputError(f"cannot write {file}: {error.strerror}; see --out") from error
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0]

@@ -94,13 +94,13 @@ def iter_rows(
                     filled = True
                     yield row
         if not filled:
-            raise InputError(f"{source.label} {_emptiness(source.kind, tally.line)}")
+            raise InputError(f"{source.label} {_emptiness(source.kind, tally.line, wanted)}")
 
 
 def _check_request(sources: Sequence[Source], wanted: Sequence[str] | None, encoding: str) -> None:
     try:
         "".encode(encoding)
-    except LookupError:  # also for codecs that make no text, such as base64
+    except (LookupError, UnicodeError):  # no codec, none for text (base64), one that always fails
         near = suggestion(encoding, ["utf-8", "utf-16", "latin-1", "cp1252", "gb18030"])
         raise UsageError(f"--encoding: unknown encoding '{encoding}'; {near}") from None
     plain = [source.label for source in sources if source.kind == "txt"]
@@ -112,7 +112,9 @@ def _check_request(sources: Sequence[Source], wanted: Sequence[str] | None, enco
         )
 
 
-def _emptiness(kind: str, lines: int) -> str:
+def _emptiness(kind: str, lines: int, wanted: Sequence[str] | None) -> str:
+    if lines and wanted and len(wanted) > 1:
+        return f"has no row in which {_quoted(wanted)} are all filled"
     if lines:
         return "holds only blank lines"
     return "is empty" if kind in ("txt", "jsonl") else "has no rows under its header"

@@ -1,4 +1,4 @@
-"""What a corpus looks like before anything is trained on it: duplicates and lengths.
+"""What a corpus looks like before anything is trained on it: duplicates, lengths, what is lost.
 
 Contrastive training takes every other sentence of a batch for a negative, so a corpus that repeats
 itself pushes equal sentences apart, and one of single words teaches little. All numbers were
@@ -14,6 +14,8 @@ from cse_cli.data.corpus import Corpus
 QUANTILES = {"min": 0.0, "p05": 0.05, "median": 0.5, "p95": 0.95, "max": 1.0}
 MANY_DUPLICATES = 0.05
 MANY_SINGLES = 0.2
+MANY_TRUNCATED = 0.25
+MANY_INCOMPLETE = 0.01
 
 
 def corpus_report(corpus: Corpus) -> dict[str, Any]:
@@ -60,6 +62,17 @@ def corpus_warnings(report: dict[str, Any]) -> list[str]:
         found.append(
             f"{report['one_token_share']:.1%} of the sentences are a single token; "
             "is this one sentence a line?"
+        )
+    if report["truncated_share"] >= MANY_TRUNCATED:
+        found.append(
+            f"{report['truncated_share']:.1%} of the sentences are longer than "
+            f"{report['max_length']} tokens and were cut there; --max-length sets it"
+        )
+    given = report["rows"] + report["blank"]
+    # Blank lines of a plain text separate paragraphs; of rows of several columns they are a loss.
+    if len(report["columns"]) > 1 and report["blank"] >= MANY_INCOMPLETE * given:
+        found.append(
+            f"{report['blank']:,} of {given:,} rows were left out: a column of theirs is empty"
         )
     return found
 

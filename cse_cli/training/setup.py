@@ -19,6 +19,7 @@ from cse_cli.compiled import compile_encoder
 from cse_cli.data.builtin import DEMO_NOTICE
 from cse_cli.data.corpus import Corpus, open_corpus
 from cse_cli.data.order import order
+from cse_cli.data.report import corpus_report, corpus_warnings
 from cse_cli.encoder import Encoder
 from cse_cli.errors import InputError, UsageError
 from cse_cli.heads import build_head
@@ -63,7 +64,10 @@ def find_source(run: Run) -> Source:
 
 
 def open_run_corpus(run: Run, source: Source, tokenizer: Any) -> Corpus:
-    """The token store of the run's files; InputError where they hold less than one batch."""
+    """The token store of the run's files, with a warning of what it should not look like.
+
+    InputError where it holds less than one batch.
+    """
     columns = run.train.triplet_columns
     corpus = open_corpus(
         list(source.files),
@@ -79,6 +83,8 @@ def open_run_corpus(run: Run, source: Source, tokenizer: Any) -> Corpus:
             f"{', '.join(source.files)}: {len(corpus)} sentences are fewer than a batch of "
             f"{run.train.batch_size}; lower --batch-size"
         )
+    for line in corpus_warnings(corpus_report(corpus)):
+        warn(line)
     return corpus
 
 
