@@ -187,6 +187,13 @@ def test_data_from_the_environment_and_the_project(
     assert found["config"]["data_dir"] == str(data)
 
 
+def test_a_data_folder_that_is_no_text(tiny_bert: Path, tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text("[tool.cse]\ndata_dir = 3\n")
+    result = eval_sts(tiny_bert, "--pooler", "cls")
+    assert result.exit_code == 3
+    assert "'3', which is not a folder" in result.stderr
+
+
 def test_without_data_the_demo_is_loudly_labelled(tiny_bert: Path) -> None:
     result = eval_sts(tiny_bert, "--pooler", "cls")
     assert result.exit_code == 0, result.stderr

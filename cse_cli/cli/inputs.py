@@ -17,7 +17,8 @@ def data_folder(option: Path | None) -> Path | None:
 
     folder = resolve_data_dir(option)
     if folder is None:
-        folder = resolve_data_dir(project_settings(Path("pyproject.toml")).get("data_dir"))
+        configured = project_settings(Path("pyproject.toml")).get("data_dir")
+        folder = resolve_data_dir(None if configured is None else str(configured))
     return folder
 
 
