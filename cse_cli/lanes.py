@@ -48,10 +48,10 @@ def beside(work: Callable[[Item], Result], items: Iterable[Item], lanes: int) ->
     threads = torch.get_num_threads()
     items = iter(items)
     first = list(islice(items, 2))
-    lanes = min(lanes, threads)
     if lanes <= 1 or len(first) <= 1:
         yield from map(work, chain(first, items))
         return
+    lanes = min(lanes, threads)
     grad, inference = torch.is_grad_enabled(), torch.is_inference_mode_enabled()
     casts, dtype = torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu")
 
@@ -67,6 +67,9 @@ def beside(work: Callable[[Item], Result], items: Iterable[Item], lanes: int) ->
         ):
             return work(item)
 
+    if lanes == 1:  # they take turns, each as it would run beside another
+        yield from map(run, chain(first, items))
+        return
     torch.set_num_threads(threads // lanes)  # MKL has one setting for the whole process
     coming: deque[Future[Result]] = deque()
     try:

@@ -123,6 +123,25 @@ def test_whoever_set_a_wrong_value_is_named(
         resolve(values, sources)
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            {"edited_as": "positive", "rtd_weight": 0.1},
+            "--rtd-weight has no effect with --edited-as",
+        ),
+        ({"edit": "delete", "decode": "argmax"}, "--decode has no effect with --edit delete"),
+        ({"edit": "insert", "mask_ratio": 0.2}, "--mask-ratio has no effect with --edit insert"),
+        ({"edit_ratio": 0.2}, "--edit-ratio has no effect with --edit mask; it belongs to insert"),
+    ],
+)
+def test_a_typed_option_without_effect_is_refused(options: dict[str, object], message: str) -> None:
+    values, sources = gather({"method": "diffcse", **options})
+    with pytest.raises(UsageError, match=message):
+        resolve(values, sources)
+    resolve(values)  # a run's own file holds every setting
+
+
 def test_the_poolers_offered_are_those_there_are() -> None:
     (field,) = [field for field in fields(TrainConfig) if field.name == "pooler"]
     assert about(field).choices == tuple(POOLER_LAYERS)

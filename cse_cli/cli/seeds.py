@@ -72,6 +72,8 @@ def places(device: str, jobs: int) -> list[dict[str, str]]:
     """For each of `jobs` running beside each other, the variables that say which GPU is its own."""
     if jobs == 1 or not device.startswith("cuda"):
         return [{}] * jobs
+    if ":" in device:
+        raise UsageError(f"--device {device}: --jobs {jobs} share all GPUs; take --device cuda")
     import torch
 
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
@@ -132,7 +134,7 @@ def check_folder(out: Path, *, overwrite: bool, resume: bool) -> None:
         return
     if not out.is_dir():
         raise OutputError(f"{out} is a file, not a folder")
-    names = [path.name for path in out.iterdir()]
+    names = [path.name for path in out.iterdir() if not path.name.startswith(".")]
     if any(not re.fullmatch(r"seed-\d+", name) and name != SUMMARY for name in names):
         raise UsageError(f"{out} holds files that are no runs of several seeds; choose another")
     if names and not (overwrite or resume):

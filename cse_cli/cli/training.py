@@ -12,7 +12,7 @@ from cse_cli.config.fields import flag
 from cse_cli.config.sources import gather, load_recipe, merge, read_toml
 from cse_cli.data.locate import resolve_data_dir
 from cse_cli.data.sources import STDIN, find_source
-from cse_cli.errors import CseError, UsageError
+from cse_cli.errors import CseError, InputError, UsageError
 from cse_cli.methods.resolve import Run, resolve
 from cse_cli.progress import log
 from cse_cli.shards import process
@@ -42,18 +42,20 @@ def run_training(
         raise UsageError("--jobs is the number of --seeds trained at a time; there are none")
     if resume and overwrite:
         raise UsageError("--resume goes on with the run, --overwrite removes it; leave one out")
-    if resume and seeds is None:
+    if numbers is not None and options.get("seed") is not None:
+        raise UsageError("--seeds names the seeds; leave --seed out")
+    if resume:
         if out is None:
             raise UsageError("--resume needs the --out of the run to go on with")
         if config is not None or recipe is not None or sets:
             raise UsageError("--resume goes on with the run's own settings, not with others")
-        run, sources = resumed(options, out), dict[str, str]()
+        run, sources = resumed(options, out, numbers), dict[str, str]()
     else:
         run, sources = configured(options, config, recipe, sets)
     check_inputs(run)
-    if numbers is not None and STDIN in run.train.train_file:
-        raise UsageError("--seeds trains several times; standard input can be read only once")
-    run = on_this_machine(run)
+    if STDIN in run.train.train_file and (numbers is not None or process()[1] > 1):
+        raise UsageError("--train-file -: standard input can be read once, by one process")
+    run = on_this_machine(run, resume=resume)
     writes = process()[0] == 0
     if dry_run:
         if writes:
@@ -104,12 +106,19 @@ def check_inputs(run: Run) -> None:
         find_source(name)
 
 
-def resumed(options: Mapping[str, Any], out: Path) -> Run:
-    """The run in `out` as its config.toml says; UsageError for an option that would change it."""
-    stored = out / "train" / "config.toml"
-    if not stored.is_file():
+def resumed(options: Mapping[str, Any], out: Path, seeds: Sequence[int] | None = None) -> Run:
+    """The run in `out` as its config.toml says; UsageError for an option that would change it.
+
+    Several `seeds` share their settings: those of the first that has begun.
+    """
+    folders = [out] if seeds is None else [out / f"seed-{seed}" for seed in seeds]
+    begun = [file for f in folders if (file := f / "train" / "config.toml").is_file()]
+    if not begun:
         raise UsageError(f"{out} holds no run to --resume")
+    stored = begun[0]
     values, _ = merge([(str(stored), read_toml(stored))])
+    if "method" not in values:
+        raise InputError(f"{stored} is damaged: it names no method")
     typed, _ = merge([("option", {k: v for k, v in options.items() if v not in (None, [])})])
     for name in sorted(typed.keys() - RESUMABLE):
         if typed[name] != values.get(name):
@@ -119,8 +128,11 @@ def resumed(options: Mapping[str, Any], out: Path) -> Run:
     return resolve(values | {name: typed[name] for name in typed.keys() & RESUMABLE})
 
 
-def on_this_machine(run: Run) -> Run:
-    """The run with `auto` settled: device, precision, threads, and where the data is."""
+def on_this_machine(run: Run, *, resume: bool = False) -> Run:
+    """The run with `auto` settled: device, precision, threads, and where the data is.
+
+    A run to `resume` has settled on its data before; the environment may say otherwise by now.
+    """
     import torch
 
     from cse_cli.training.precision import choose_device, choose_precision
@@ -128,7 +140,9 @@ def on_this_machine(run: Run) -> Run:
     settings = run.train
     device = choose_device(settings.device)
     precision = choose_precision(settings.precision, device)
-    data_dir = resolve_data_dir(settings.data_dir)
+    data_dir = None
+    if settings.data_dir is not None or not resume:
+        data_dir = resolve_data_dir(settings.data_dir)
     if settings.threads:
         torch.set_num_threads(settings.threads)
     changed = dataclasses.replace(

@@ -1,7 +1,7 @@
 """From flat values to a run: the general settings, and each ingredient with its own, in order."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,18 @@ from cse_cli.methods import CHANGE_LOGITS, INGREDIENTS, METHODS
 from cse_cli.methods.catalog import CATALOG
 
 HARD_NEGATIVES = "hard-negatives"
+FILLED = ("mask", "insert", "all", "released")  # the edits that a generator fills
+# Options that act for some values of another option only.
+RULED: dict[str, tuple[str, tuple[str, ...]]] = {
+    "rtd_weight": ("edited_as", ("rtd",)),
+    "rtd_reduction": ("edited_as", ("rtd",)),
+    "generator": ("edit", FILLED),
+    "decode": ("edit", FILLED),
+    "mask_ratio": ("edit", ("mask", "all", "released")),
+    "edit_ratio": ("edit", ("insert", "delete", "all")),
+    "noise_variance": ("noise_study", ("pos+", "neg+")),
+    "noise_passes": ("noise_study", ("pos-", "neg-")),
+}
 
 
 @dataclass(frozen=True)
@@ -63,7 +75,9 @@ def resolve(values: Mapping[str, Any], sources: Mapping[str, str] | None = None)
             raise UsageError(f"{where}{flag(name)} belongs to '{home}'; add --with {home}")
     train = _build(TrainConfig, merged)
     parts = tuple((name, _build(INGREDIENT_CONFIGS[name], merged)) for name in names)
-    return Run(train, parts)
+    run = Run(train, parts)
+    _check_effect(run, [name for name, source in (sources or {}).items() if source == TYPED])
+    return run
 
 
 def _ingredients(method: str, added: tuple[str, ...]) -> list[str]:
@@ -110,6 +124,18 @@ def _check_augmentation(values: Mapping[str, Any], names: list[str]) -> None:
         raise UsageError("--no-augmentation makes anchors their own positives; the file has others")
     if "word-repetition" in names:
         raise UsageError("--no-augmentation leaves no positives for 'word-repetition' to change")
+
+
+def _check_effect(run: Run, typed: Iterable[str]) -> None:
+    """Refuse a typed option that another option's value leaves without effect."""
+    values = run.flat()
+    for name in typed:
+        ruler, wanted = RULED.get(name, (None, ()))
+        if ruler is not None and values[ruler] not in wanted:
+            raise UsageError(
+                f"{flag(name)} has no effect with {flag(ruler)} {values[ruler]}; it belongs to "
+                f"{', '.join(wanted)}"
+            )
 
 
 def _build(config: type, values: Mapping[str, Any]) -> Any:

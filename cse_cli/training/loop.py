@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from cse_cli.config import TrainConfig
 from cse_cli.encoder import Encoder
+from cse_cli.errors import InputError
 from cse_cli.methods.base import Ingredient
 from cse_cli.progress import log
 from cse_cli.training import distributed
@@ -41,6 +42,7 @@ class Progress:
     step: int = 0
     best: float | None = None
     best_step: int | None = None
+    close_steps: int = 0  # in a row, in which the space looked collapsed
 
 
 @dataclass
@@ -53,6 +55,7 @@ class Training:
     step_config: StepConfig
     batch: Callable[[int], Batch]  # the token rows of a step, a pure function of its number
     total: int
+    corpus: str  # its fingerprint
     selector: Selector
     folder: RunFolder
     save: Callable[[Progress, float | None], None]  # writes the present weights as a checkpoint
@@ -71,7 +74,14 @@ class Training:
         self.step_config = _scaled(self.step_config, scaler)
         if resume:
             step, saved = load_state(self.folder.states, self.encoder, self.parts, optimizer)
-            self.progress = Progress(step, saved.get("best"), saved.get("best_step"))
+            if saved.get("corpus", self.corpus) != self.corpus:
+                raise InputError(
+                    "the training text is not that of the run to --resume; give it back as it was, "
+                    "or start a new run"
+                )
+            self.progress = Progress(
+                step, saved.get("best"), saved.get("best_step"), saved.get("close_steps", 0)
+            )
             if scaler.is_enabled() and saved:
                 scaler.load_state_dict(saved["scaler"])
             log(f"resuming after step {step}" if step else "no state yet: starting again")
@@ -128,6 +138,8 @@ class Training:
         progress = {
             "best": self.progress.best,
             "best_step": self.progress.best_step,
+            "close_steps": self.progress.close_steps,
+            "corpus": self.corpus,
             "scaler": scaler.state_dict(),
         }
         step = self.progress.step
@@ -141,7 +153,10 @@ class _Reader:
         self.training = training
         self.metrics = metrics
         # fp16's loss scaling meets infinite gradients by design, and skips those steps.
-        self.guard = Guard(gradients=training.config.precision != "fp16")
+        self.guard = Guard(
+            gradients=training.config.precision != "fp16",
+            close_steps=training.progress.close_steps,
+        )
         self.every = FLUSH.get(training.encoder.device.type, 10)
         self.waiting: list[dict[str, Any]] = []
         self.since = time.perf_counter()
@@ -170,6 +185,7 @@ class _Reader:
         for row in rows:
             try:
                 self.guard.check(row)
+                self.training.progress.close_steps = self.guard.close_steps
                 if evaluate is not None and row is rows[-1]:
                     row["dev"] = evaluate()
             finally:  # the row on which a run breaks down is written too

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from cse_cli.errors import DivergedError, OutputError
+from cse_cli.files import whole_file
 
 COLLAPSE_COSINE = 0.99  # negatives nearer than this to each other, on average …
 COLLAPSE_STEPS = 20  # … for so many steps in a row: the space has collapsed
@@ -25,9 +26,8 @@ class MetricsFile:
                         kept.append(line + "\n")
                 except (ValueError, KeyError, TypeError):
                     break  # the line that was being written when the run was killed
-        temporary = path.with_suffix(".new")
-        temporary.write_text("".join(kept), encoding="utf-8")
-        temporary.replace(path)
+        with whole_file(path) as file:
+            file.write("".join(kept).encode())
         self._file = path.open("a", encoding="utf-8")
 
     def write(self, row: dict[str, Any]) -> None:
@@ -55,9 +55,9 @@ class Guard:
     `gradients`: whether a non-finite gradient counts as broken, too.
     """
 
-    def __init__(self, *, gradients: bool = True) -> None:
+    def __init__(self, *, gradients: bool = True, close_steps: int = 0) -> None:
         self.gradients = gradients
-        self.close_steps = 0
+        self.close_steps = close_steps  # in a row, up to now
 
     def check(self, row: dict[str, Any]) -> None:
         """Raise DivergedError for a non-finite loss, or once the space has collapsed."""

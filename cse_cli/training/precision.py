@@ -21,7 +21,7 @@ def choose_device(name: str) -> str:
     """
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
-    if name == "cuda" and "LOCAL_RANK" in os.environ:
+    if name.startswith("cuda") and "LOCAL_RANK" in os.environ:
         name = f"cuda:{os.environ['LOCAL_RANK']}"
     if not re.fullmatch(r"cpu|cuda(:\d+)?", name):
         raise UsageError(f"--device {name}: auto, cpu, cuda or cuda:N is expected")

@@ -26,9 +26,14 @@ def run_record(run: Run, encoder: Any, corpus: Any, selector: str, base: str) ->
     }
 
 
-def model_card(record: dict[str, Any], step: int, score: float | None) -> str:
-    """README.md of a checkpoint: front matter for model hubs, then how to use it and what it is."""
+def model_card(record: dict[str, Any]) -> str:
+    """README.md of a checkpoint: front matter for model hubs, then how to use it and what it is.
+
+    `record` is what `cse.json` says of the checkpoint, its step and score included.
+    """
     entry = CATALOG[record["method"]]
+    step, score = record["step"], record["dev_score"]
+    best = "the best of the evaluated steps" if step == record["best_step"] else "not the best step"
     scored = "" if score is None else f" Its score on `{record['select']}` was {score:.4f}."
     demo = (
         "\n**Trained from or on the built-in demo data: a demonstration, not a useful model.**\n"
@@ -44,7 +49,7 @@ tags: [sentence-transformers, sentence-similarity, {record["method"]}]
 # Sentence encoder trained with {record["method"]}
 {demo}
 {entry.title}. Trained from `{record["model"]}` on {record["corpus"]["sentences"]} sentences with
-`cse train`; this is the best of the evaluated steps, step {step}.{scored}
+`cse train`; this is {best}, step {step}.{scored}
 Pooler `{record["pooler"]}`, {record["dimension"]} dimensions, up to {record["eval_length"]} tokens.
 
 ```python

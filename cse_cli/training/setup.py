@@ -139,6 +139,7 @@ def build(run: Run, folder: RunFolder, view: View) -> Training:
         ),
         batch=lambda step: make_batch(step, corpus, parts, run),
         total=total_steps(run, len(corpus)),
+        corpus=corpus.fingerprint,
         selector=selector,
         folder=folder,
         save=lambda progress, score: _save(folder, encoder, record, progress, score),
@@ -228,7 +229,7 @@ def _save(
     """Write this step's checkpoint; publish it where it is the best, and drop what is neither."""
     step = progress.step
     full = record | {"step": step, "dev_score": score, "best_step": progress.best_step}
-    checkpoint.save(folder.step(step), encoder, full, model_card(record, step, score))
+    checkpoint.save(folder.step(step), encoder, full, model_card(full))
     if progress.best_step == step:
         checkpoint.publish(folder.step(step), folder.root)
     folder.keep_steps(progress.best_step, step)

@@ -62,7 +62,6 @@ def save_state(
         record = {"step": step, "progress": progress, "files": files}
         (place / INDEX).write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
 
-    folder.mkdir(parents=True, exist_ok=True)
     write_whole(folder / f"step-{step}", write)
     for old in _steps(folder)[KEPT:]:
         shutil.rmtree(old, ignore_errors=True)
