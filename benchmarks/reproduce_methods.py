@@ -3,17 +3,20 @@
 Each run is `cse train` and `cse eval-sts` as a user types them; a run that is there is not run
 again, so the script can be stopped and started. Runs go seed by seed, so that a table of all
 methods comes early. Prints Markdown: mean and sample standard deviation over the seeds of the seven
-STS tasks (Spearman x 100) and of their average, sentences/s, and the peak private memory.
+STS tasks (Spearman x 100), of their average and of its difference from SimCSE's with the same seed;
+the fastest seed's sentences/s and the mean peak private memory, of the seeds in `--timed` alone
+where others were trained on another machine.
 
 DiffCSE's generator is the base itself, which has its masked-language-model head.
 
     python benchmarks/reproduce_methods.py [--assets ../shared] [--steps 300] [--seeds 0 1 2]
         [--learning-rate 5e-5] [--threads 2] [--device auto] [--out runs/reproduce]
-        [--only NAME …] [--table]
+        [--only NAME …] [--table] [--timed 1 2]
 """
 
 import argparse
 import json
+import math
 import os
 import statistics
 import sys
@@ -88,11 +91,11 @@ def base(options: argparse.Namespace) -> dict[str, float]:
     return json.loads(result.read_text())
 
 
-def finished(name: str, options: argparse.Namespace) -> list[dict[str, float]]:
-    """The results of a method that are there, in the order of the seeds."""
+def finished(name: str, options: argparse.Namespace) -> dict[int, dict[str, float]]:
+    """The results of a method that are there, by seed."""
     folder = options.out / name.replace(" ", "-")
-    files = [folder / f"seed-{seed}" / "result.json" for seed in options.seeds]
-    return [json.loads(file.read_text()) for file in files if file.exists()]
+    files = {seed: folder / f"seed-{seed}" / "result.json" for seed in options.seeds}
+    return {seed: json.loads(file.read_text()) for seed, file in files.items() if file.exists()}
 
 
 def cell(values: list[float], digits: int = 2) -> str:
@@ -103,15 +106,23 @@ def cell(values: list[float], digits: int = 2) -> str:
 
 def table(options: argparse.Namespace) -> str:
     """All results that are there, as Markdown."""
-    header = ["method", "seeds", *TASKS, "sentences/s", "peak memory, MiB"]
+    header = ["method", "seeds", *TASKS, "over SimCSE", "sentences/s", "peak memory, MiB"]
     rows = [header, ["---", *["---:"] * (len(header) - 1)]]
     plain = base(options)
-    rows.append([BASE, "", *(f"{plain[task]:.2f}" for task in TASKS), "", ""])
+    rows.append([BASE, "", *(f"{plain[task]:.2f}" for task in TASKS), "", "", ""])
+    simcse = finished("SimCSE", options)
     for name in options.only:
         runs = finished(name, options)
-        if runs:
-            row = [name, str(len(runs)), *(cell([run[task] for run in runs]) for task in TASKS)]
-            rows.append([*row, *(cell([r[key] for r in runs], 0) for key in ("speed", "memory"))])
+        if not runs:
+            continue
+        row = [name, str(len(runs))]
+        row += [cell([run[task] for run in runs.values()]) for task in TASKS]
+        over = [run["Avg"] - simcse[seed]["Avg"] for seed, run in runs.items() if seed in simcse]
+        row.append(cell(over) if over and name != "SimCSE" else "")
+        timed = [run for seed, run in runs.items() if seed in options.timed or not options.timed]
+        row.append(f"{max((run['speed'] for run in timed), default=math.nan):.0f}")
+        row.append(f"{statistics.mean([run['memory'] for run in timed] or [math.nan]):.0f}")
+        rows.append(row)
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
 
@@ -126,6 +137,7 @@ def main() -> None:
     parser.add_argument("--device", default="auto")
     parser.add_argument("--out", type=Path, default=Path("runs/reproduce"))
     parser.add_argument("--only", nargs="*", choices=list(RUNS), default=list(RUNS))
+    parser.add_argument("--timed", type=int, nargs="+", help="seeds whose speed is shown")
     parser.add_argument("--table", action="store_true", help="print what is there, run nothing")
     options = parser.parse_args()
     if not options.table:
