@@ -28,7 +28,8 @@ def _attention(
 ) -> tuple[Tensor, None]:
     """softmax(q k^T / sqrt(d) + mask) with fast dropout, times v: (B, H, T, d) -> (B, T, H, d).
 
-    It takes the masks of transformers' sdpa attention, and in float32 leaves evaluation to it.
+    Keys and values may have fewer heads (grouped-query attention). It takes the masks of
+    transformers' sdpa attention, and in float32 leaves evaluation to it.
     """
     exact = dropout == 0.0 and query.dtype == torch.float32
     if exact and torch.is_inference_mode_enabled():
@@ -37,6 +38,9 @@ def _attention(
         return sdpa_attention_forward(
             module, query, key, value, attention_mask, dropout=0.0, scaling=scaling, **options
         )
+    shared = query.shape[1] // key.shape[1]  # heads of the query for each of key and value
+    if shared > 1:
+        key, value = (heads.repeat_interleave(shared, dim=1) for heads in (key, value))
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
     scores = (query * scale) @ key.transpose(2, 3)  # (B, H, T, T)
     if attention_mask is not None:
@@ -51,13 +55,15 @@ def _attention(
 def use_short_attention(backbone: Any) -> bool:
     """Switch a backbone on a processor to this attention; whether it could be.
 
-    It can where the backbone's attention is transformers' sdpa.
+    It can where the backbone's attention is transformers' sdpa and looks both ways.
     """
     from transformers import AttentionInterface, AttentionMaskInterface
     from transformers.masking_utils import sdpa_mask
 
     if backbone.config._attn_implementation != "sdpa":
         return has_short_attention(backbone)
+    if any(getattr(module, "is_causal", False) for module in backbone.modules()):
+        return False
     AttentionInterface.register(ATTENTION, _attention)
     AttentionMaskInterface.register(ATTENTION, sdpa_mask)
     backbone.set_attn_implementation(ATTENTION)

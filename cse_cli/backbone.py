@@ -1,8 +1,9 @@
 """Backbones: any transformer encoder that transformers' auto classes load.
 
 Loading is strict where silence has burnt people: weights that the checkpoint lacks are an error
-(the unused BERT pooler apart, which is never built), pickled weights are refused, and the dtype is
-always float32, whatever precision the folder was stored in.
+(the unused BERT pooler apart, which is never built), pickled weights are refused, code that a model
+brings along is never run, and the dtype is always float32, whatever precision the folder was
+stored in.
 """
 
 import inspect
@@ -10,14 +11,23 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from huggingface_hub.errors import HTTPError
 from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from cse_cli.errors import InputError, UsageError, first_line
 
-# Where pre-norm encoders keep the norm that follows their last block.
-_FINAL_NORMS = ("final_norm", "final_layer_norm", "ln_f", "norm")
+# Where pre-norm encoders keep the norm that follows their last block: beside the blocks, or (as
+# RoBERTa-PreLayerNorm) one level above.
+_FINAL_NORMS = (
+    "final_norm",
+    "final_layer_norm",
+    "emb_layer_norm_after",
+    "ln_f",
+    "ln",
+    "norm",
+    "LayerNorm",
+)
+_NORM_ABOVE = "LayerNorm"
 _DROPOUT_KEYS = ("dropout", "drop")
 
 
@@ -63,33 +73,49 @@ def outline(config: Any) -> Any:
     """The encoder that `config` describes, its weights without memory or values."""
     from transformers import AutoModel
 
-    with torch.device("meta"):
-        return AutoModel.from_config(config)
+    def build() -> Any:
+        with torch.device("meta"):
+            return AutoModel.from_config(config, trust_remote_code=False)
+
+    return _guarded(config.name_or_path, build)
 
 
 def load_config(source: str) -> Any:
-    """The configuration of a hub id or folder; InputError where there is none, or no encoder."""
-    from transformers import AutoConfig
+    """The configuration of a hub id or folder; InputError where there is none, or no encoder.
+
+    All hidden states are returned only where a call asks for them, whatever the folder says.
+    """
+    from transformers import AutoConfig, AutoModel
     from transformers.utils import logging
 
     logging.set_verbosity_error()
     logging.disable_progress_bar()
     _check_local(source)
-    config = _guarded(source, lambda: AutoConfig.from_pretrained(source))
-    if config.is_encoder_decoder or getattr(config, "is_decoder", False):
+    config = _guarded(source, lambda: AutoConfig.from_pretrained(source, trust_remote_code=False))
+    known = type(config) in AutoModel._model_mapping
+    deep = getattr(config, "num_hidden_layers", 0) > 0
+    decodes = config.is_encoder_decoder or getattr(config, "is_decoder", False)
+    if decodes or not (known and deep):
         raise InputError(f"{source}: a {config.model_type} model is not a transformer encoder")
+    config.output_hidden_states = False
     return config
 
 
 def load_tokenizer(source: str) -> Any:
-    """The fast tokenizer of a hub id or folder; InputError where it has none or no padding."""
+    """The fast tokenizer of a hub id or folder; InputError where it has none or no padding.
+
+    It pads on the right, as our rows are.
+    """
     from transformers import AutoTokenizer
 
-    tokenizer = _guarded(source, lambda: AutoTokenizer.from_pretrained(source))
+    tokenizer = _guarded(
+        source, lambda: AutoTokenizer.from_pretrained(source, trust_remote_code=False)
+    )
     if not tokenizer.is_fast:
         raise InputError(f"{source}: only a slow tokenizer; a tokenizer.json is needed")
     if tokenizer.pad_token_id is None:
         raise InputError(f"{source}: the tokenizer has no padding token")
+    tokenizer.padding_side = "right"
     return tokenizer
 
 
@@ -102,6 +128,7 @@ def load_weights(auto: Any, source: str, config: Any, **options: Any) -> tuple[A
             config=config,
             dtype=torch.float32,
             use_safetensors=True,
+            trust_remote_code=False,
             output_loading_info=True,
             **options,
         ),
@@ -116,11 +143,19 @@ def _has_pooler(auto: Any, config: Any) -> bool:
     return "add_pooling_layer" in inspect.signature(model_class.__init__).parameters
 
 
+def exists(path: Path) -> bool:
+    """Whether `path` is there; InputError where the system does not say (too long, forbidden)."""
+    try:
+        return path.exists()
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror}") from None
+
+
 def _check_local(source: str) -> None:
     """Refuse a folder that cannot hold a model before transformers goes looking on the hub."""
     folder = Path(source)
     looks_local = source.startswith((".", "/", "~")) or source.count("/") != 1
-    if not folder.exists():
+    if not exists(folder):
         if looks_local and "/" in source:
             raise InputError(f"{source}: no such folder")
         return
@@ -144,7 +179,12 @@ def _guarded(source: str, load: Any) -> Any:
         return load()
     except SafetensorError as error:
         raise InputError(f"{source}/model.safetensors is damaged: {error}") from None
-    except (HTTPError, OSError, ValueError, RuntimeError, KeyError, ImportError) as error:
+    except Exception as error:  # a malformed file makes transformers stumble in any way
+        if "trust_remote_code" in str(error):
+            raise InputError(
+                f"{source}: this model needs code of its own, which is never run; use a model that "
+                "transformers itself knows"
+            ) from None
         if not Path(source).exists():
             raise not_given(source, error) from None
         raise InputError(f"{source}: {first_line(error)}") from None
@@ -179,12 +219,20 @@ def dropout_rates(config: Any) -> dict[str, float]:
     }
 
 
-def find_blocks(model: nn.Module) -> nn.ModuleList:
-    """The transformer blocks: the one list of modules as long as the encoder is deep."""
+def known_blocks(model: nn.Module) -> nn.ModuleList | None:
+    """The transformer blocks: the one list of modules as long as the encoder is deep, or None."""
     depth = model.config.num_hidden_layers  # type: ignore[union-attr]
     for module in model.modules():
         if isinstance(module, nn.ModuleList) and len(module) == depth:
             return module
+    return None
+
+
+def find_blocks(model: nn.Module) -> nn.ModuleList:
+    """The transformer blocks; InputError where they cannot be told apart (as in ALBERT)."""
+    blocks = known_blocks(model)
+    if blocks is not None:
+        return blocks
     kind = model.config.model_type  # type: ignore[union-attr]
     raise InputError(f"the blocks of a {kind} encoder cannot be told apart; use another encoder")
 
@@ -192,13 +240,14 @@ def find_blocks(model: nn.Module) -> nn.ModuleList:
 def find_final_norm(model: nn.Module) -> nn.Module | None:
     """The norm behind the last block of a pre-norm encoder, None in a post-norm one."""
     blocks = find_blocks(model)
-    for module in model.modules():
-        if any(child is blocks for child in module.children()):
-            for name in _FINAL_NORMS:
-                norm = getattr(module, name, None)
-                if isinstance(norm, nn.Module):
-                    return norm
-    return None
+    path = next(name for name, module in model.named_modules() if module is blocks)
+    inside, _, _ = path.rpartition(".")
+    beside, above = (model.get_submodule(name) for name in (inside, inside.rpartition(".")[0]))
+    if hasattr(beside, "rel_embeddings"):  # DeBERTa is post-norm, its `LayerNorm` is for these
+        return None
+    places = [(beside, name) for name in _FINAL_NORMS] + [(above, _NORM_ABOVE)]
+    norms = (getattr(module, name, None) for module, name in places)
+    return next((norm for norm in norms if isinstance(norm, nn.Module)), None)
 
 
 def block_output(output: Tensor | tuple[Tensor, ...]) -> Tensor:

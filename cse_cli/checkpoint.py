@@ -160,11 +160,23 @@ def publish(step: Path, root: Path) -> None:
 def manifest(folder: Path) -> dict[str, Any]:
     """The contents of `cse.json`; InputError where it is missing, damaged or from a newer cse."""
     record = read_json(folder / MANIFEST)
-    if not isinstance(record, dict) or "files" not in record:
+    if not isinstance(record, dict) or not _lists_files(record.get("files")):
         raise InputError(f"{folder / MANIFEST} is damaged: no list of files")
-    if record.get("schema", 0) > SCHEMA:
+    if not isinstance(record.get("schema"), int):
+        raise InputError(f"{folder / MANIFEST} is damaged: no schema")
+    if record["schema"] > SCHEMA:
         raise InputError(f"{folder / MANIFEST}: schema {record['schema']} needs a newer cse")
     return record
+
+
+def _lists_files(files: Any) -> bool:
+    """Whether `files` has the form that `write_manifest` gives it."""
+    return isinstance(files, dict) and all(
+        isinstance(entry, dict)
+        and isinstance(entry.get("bytes"), int)
+        and isinstance(entry.get("sha256"), str)
+        for entry in files.values()
+    )
 
 
 def damage(folder: Path, *, hashes: bool = False) -> str | None:

@@ -6,6 +6,7 @@ and keeps the graph: it is what a training step is built on, and returns vectors
 """
 
 import hashlib
+import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -29,6 +30,8 @@ from cse_cli.rows import Pooled, RowPooler, pool_rows
 Result = TypeVar("Result")
 WINDOW = 65536  # texts tokenised and grouped at a time, so that memory stays bounded
 BATCH_TOKENS = {"cpu": 1024, "cuda": 1 << 15}  # a forward pass: what stays in a core's cache
+# What a configuration says that its vectors do not depend on.
+NOT_VECTORS = ("_name_or_path", "architectures", "auto_map", "dtype", "transformers_version")
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
@@ -117,12 +120,17 @@ class Encoder(nn.Module):
 
     @property
     def fingerprint(self) -> str:
-        """SHA-256 over pooling and all evaluation weights: equal encoders have equal ones.
+        """SHA-256 over pooling, configuration and evaluation weights: equal encoders, equal ones.
 
         Computed at the first use; an encoder that is trained further keeps its first value.
         """
         if self._fingerprint is None:
             digest = hashlib.sha256(f"{self.pooler} {self.normalize} {self.keep_head}".encode())
+            config = self.backbone.config.to_diff_dict().items()
+            known = {key: value for key, value in config if key not in NOT_VECTORS}
+            digest.update(json.dumps(known, sort_keys=True, default=str).encode())
+            if self.keep_head:
+                digest.update(repr(self.head).encode())
             modules = [self.backbone, self.head] if self.keep_head else [self.backbone]
             for module in modules:
                 for key, value in module.state_dict().items():

@@ -7,6 +7,9 @@ versions of sentence-transformers load without `trust_remote_code`.
 """
 
 import json
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,7 +18,7 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
-from cse_cli.errors import InputError
+from cse_cli.errors import InputError, first_line
 from cse_cli.heads import DenseHead
 from cse_cli.pooling import POOLER_LAYERS
 
@@ -25,17 +28,22 @@ _FLAGS = {
     "max": "pooling_mode_max_tokens",
 }
 _CLASS = "sentence_transformers.models."
+_ORDER = re.compile("Transformer (WeightedLayerPooling )?Pooling (Dense )*(Normalize )?")
 
 
 @dataclass
 class Layout:
-    """A sentence encoder around its backbone: pooler, kept dense layers, normalisation, length."""
+    """A sentence encoder around its backbone: pooler, kept dense layers, normalisation, length.
+
+    `lower_case` asks for texts in lower case, which the tokenizer has to see to.
+    """
 
     pooler: str
     normalize: bool = False
     max_length: int | None = None
     dense: list[DenseHead] = field(default_factory=list)
     backbone: str = ""  # the backbone's subfolder
+    lower_case: bool = False
 
 
 def is_layout(folder: Path) -> bool:
@@ -52,32 +60,83 @@ def read_json(path: Path) -> Any:
 
 
 def read_layout(folder: Path) -> Layout:
-    """Read `modules.json` and the modules it names; InputError for a module that is not stock."""
+    """Read `modules.json` and the modules it names.
+
+    InputError for a module that is not stock, for an order that is not the usual one, and for
+    whatever is malformed.
+    """
     layout = Layout(pooler="mean")
     weighted = None
-    for module in read_json(folder / "modules.json"):
-        kind = module["type"].rsplit(".", 1)[-1]
-        place = folder / module.get("path", "")
+    for kind, path in _modules(folder):
+        place = folder / path
         if kind == "Transformer":
-            layout.backbone = module.get("path", "")
-            settings = place / "sentence_bert_config.json"
-            if settings.is_file():
-                layout.max_length = read_json(settings).get("max_seq_length")
+            layout.backbone = path
+            _read_settings(place / "sentence_bert_config.json", layout)
         elif kind == "WeightedLayerPooling":
             weighted = _read_weighted(place)
         elif kind == "Pooling":
-            layout.pooler = weighted or _read_pooling(place)
+            layout.pooler = _read_pooling(place, weighted)
         elif kind == "Dense":
             layout.dense.append(_read_dense(place))
-        elif kind == "Normalize":
-            layout.normalize = True
         else:
-            raise InputError(f"{folder}: module '{module['type']}' is not supported")
+            layout.normalize = True
     return layout
 
 
-def _read_pooling(place: Path) -> str:
-    """The pooler of a Pooling module, by its one true flag or by its newer `pooling_mode`."""
+@contextmanager
+def _sound(path: Path) -> Iterator[None]:
+    """Within, what does not have the form it should have is told as the fault of `path`."""
+    try:
+        yield
+    except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as e:
+        raise InputError(f"{path} is malformed ({type(e).__name__}: {first_line(e)})") from None
+
+
+def _modules(folder: Path) -> list[tuple[str, str]]:
+    """(kind, subfolder) of each module in `modules.json`, in their order."""
+    path = folder / "modules.json"
+    entries = read_json(path)
+    with _sound(path):
+        modules = [(_kind(entry["type"]), str(entry.get("path", ""))) for entry in entries]
+    kinds = "".join(f"{kind} " for kind, _ in modules)
+    if not _ORDER.fullmatch(kinds):
+        raise InputError(
+            f"{path}: the modules {kinds or 'none '}are not supported; they have to be "
+            "Transformer, Pooling, any number of Dense, and Normalize or not, in this order"
+        )
+    return modules
+
+
+def _kind(path: str) -> str:
+    """The name of a stock module's class, by its class path; any other's path as it is."""
+    stock = path.startswith("sentence_transformers.")
+    return path.rsplit(".", 1)[-1] if stock else path
+
+
+def _read_settings(path: Path, layout: Layout) -> None:
+    """Put the length and the lower case of a Transformer module, where it has any, in `layout`."""
+    if not path.is_file():
+        return
+    settings = read_json(path)
+    with _sound(path):
+        length = settings.get("max_seq_length")
+        layout.max_length = None if length is None else int(length)
+        layout.lower_case = bool(settings.get("do_lower_case"))
+        if layout.max_length is not None and layout.max_length < 3:
+            raise ValueError(f"max_seq_length {length}")
+
+
+def _read_pooling(place: Path, weighted: str | None) -> str:
+    """The pooler of a Pooling module; behind weighted layers it has to be the mean."""
+    with _sound(place / "config.json"):
+        pooler = _pooling_mode(place)
+    if weighted and pooler != "mean":
+        raise InputError(f"{place}: pooling {pooler} of weighted layers is not supported")
+    return weighted or pooler
+
+
+def _pooling_mode(place: Path) -> str:
+    """`cls`, `mean` or `max`, by the one flag that is true or by the newer `pooling_mode`."""
     config = read_json(place / "config.json")
     flags = [key for key, value in config.items() if key.startswith("pooling_mode_") and value]
     named = {flag: kind for kind, flag in _FLAGS.items()}
@@ -89,27 +148,35 @@ def _read_pooling(place: Path) -> str:
 
 def _read_weighted(place: Path) -> str:
     """The two-layer pooler that a WeightedLayerPooling spells out with zero and equal weights."""
-    start = int(read_json(place / "config.json")["layer_start"])
-    weights = _tensors(place)["layer_weights"]
-    last = start + len(weights) - 1
-    used = tuple(start + i for i, w in enumerate(weights.tolist()) if w != 0)
-    for kind, layers in POOLER_LAYERS.items():
-        wanted = tuple(layer % (last + 1) for layer in layers)
-        if len(layers) == 2 and used == wanted and len(set(weights[weights != 0].tolist())) == 1:
-            return kind
+    config, tensors = read_json(place / "config.json"), _tensors(place)
+    with _sound(place):
+        start, weights = int(config["layer_start"]), tensors["layer_weights"]
+        last = start + len(weights) - 1
+        used = tuple(start + i for i, w in enumerate(weights.tolist()) if w != 0)
+        alike = len(set(weights[weights != 0].tolist())) == 1
+        for kind, layers in POOLER_LAYERS.items():
+            wanted = tuple(layer % (last + 1) for layer in layers)
+            if len(layers) == 2 and used == wanted and alike:
+                return kind
     raise InputError(f"{place}: layers {used} are weighted in a way that no pooler here stands for")
 
 
 def _read_dense(place: Path) -> DenseHead:
-    config = read_json(place / "config.json")
-    activation = config.get("activation_function", "").rsplit(".", 1)[-1]
-    if activation not in ("Tanh", "Identity") or config.get("use_residual"):
-        raise InputError(f"{place}: Dense with activation '{activation}' is not supported")
-    dense = DenseHead(config["in_features"], config["out_features"], tanh=activation == "Tanh")
-    state = _tensors(place)
-    if not config.get("bias", True):
-        state["linear.bias"] = torch.zeros(config["out_features"])
-    dense.load_state_dict({key: value.float() for key, value in state.items()})
+    config, state = read_json(place / "config.json"), _tensors(place)
+    with _sound(place / "config.json"):
+        activation = config.get("activation_function", "").rsplit(".", 1)[-1]
+        if activation not in ("Tanh", "Identity") or config.get("use_residual"):
+            raise InputError(f"{place}: Dense with activation '{activation}' is not supported")
+        dense = DenseHead(config["in_features"], config["out_features"], tanh=activation == "Tanh")
+        if not config.get("bias", True):
+            state["linear.bias"] = torch.zeros(config["out_features"])
+    try:
+        dense.load_state_dict({key: value.float() for key, value in state.items()})
+    except RuntimeError:
+        raise InputError(
+            f"{place / 'model.safetensors'}: its tensors are not those of the Dense module in "
+            "config.json"
+        ) from None
     return dense
 
 

@@ -13,11 +13,11 @@ from huggingface_hub.errors import HTTPError
 from torch import nn
 
 from cse_cli.attention import use_short_attention
-from cse_cli.backbone import load_backbone, not_given
+from cse_cli.backbone import exists, load_backbone, not_given
 from cse_cli.checkpoint import resolve
 from cse_cli.data.hub import in_hub_cache
 from cse_cli.encoder import DTYPES, Encoder
-from cse_cli.errors import UsageError
+from cse_cli.errors import InputError, UsageError
 from cse_cli.layout import Layout, is_layout, read_layout
 from cse_cli.pooling import check_pooler
 from cse_cli.progress import warn
@@ -50,6 +50,8 @@ def load_encoder(
     layout = read_layout(folder) if is_layout(folder) else None
     source = str(folder / layout.backbone) if layout else _source(name_or_path, folder)
     backbone, tokenizer = load_backbone(source, num_layers=num_layers, dropout=dropout)
+    if layout:
+        _check_fit(folder, layout, tokenizer, backbone.config.hidden_size)
     encoder = Encoder(
         backbone,
         tokenizer,
@@ -70,8 +72,8 @@ def load_encoder(
 def locate(name_or_path: str) -> Path:
     """The local folder of `name_or_path`; a hub repository laid out as sentence-transformers
     is downloaded whole (its safetensors and text files), any other name is returned as it is."""
-    path = Path(name_or_path).expanduser()
-    if path.exists() or name_or_path.startswith((".", "/", "~")) or name_or_path.count("/") > 1:
+    path = _expanded(name_or_path)
+    if exists(path) or name_or_path.startswith((".", "/", "~")) or name_or_path.count("/") > 1:
         return path
     try:
         return _from_hub(name_or_path) or path
@@ -107,8 +109,33 @@ def _source(name: str, folder: Path) -> str:
 
 def display_name(name_or_path: str) -> str:
     """The short name used in tables: a folder's last part, or the hub id as it is."""
-    path = Path(name_or_path).expanduser()
-    return path.resolve().name if path.exists() else name_or_path
+    path = _expanded(name_or_path)
+    return path.resolve().name if exists(path) else name_or_path
+
+
+def _expanded(name: str) -> Path:
+    """`name` as a path, a home folder spelled out."""
+    try:
+        return Path(name).expanduser()
+    except RuntimeError:  # `~` and a user who is not there
+        raise InputError(f"{name}: no such folder") from None
+
+
+def _check_fit(folder: Path, layout: Layout, tokenizer: Any, width: int) -> None:
+    """InputError where what stands around a backbone of `width` does not fit it."""
+    for dense in layout.dense:
+        if dense.linear.in_features != width:
+            raise InputError(
+                f"{folder}: a Dense module takes {dense.linear.in_features} dimensions, "
+                f"but is given {width}"
+            )
+        width = dense.linear.out_features
+    normalizer = tokenizer.backend_tokenizer.normalizer
+    if layout.lower_case and (normalizer is None or "A" in normalizer.normalize_str("A")):
+        raise InputError(
+            f"{folder}: do_lower_case in sentence_bert_config.json is not supported where the "
+            "tokenizer keeps capital letters; give it a normalizer that lower-cases"
+        )
 
 
 def _choose_pooler(name: str, asked: str | None, layout: Layout | None) -> str:

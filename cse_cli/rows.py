@@ -14,10 +14,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from cse_cli.backbone import block_output, find_blocks, find_final_norm
+from cse_cli.backbone import block_output, find_blocks, find_final_norm, known_blocks
 from cse_cli.batching import deal, step_groups
 from cse_cli.data.tokens import Tokens
 from cse_cli.dropout import clean_rows, first_token_only
+from cse_cli.errors import InputError
 from cse_cli.lanes import through_lanes
 from cse_cli.pooling import POOLER_LAYERS, pool_layer
 
@@ -86,8 +87,9 @@ class RowPooler:
 
     def __enter__(self) -> "RowPooler":
         with contextlib.ExitStack() as opening:  # whatever fails, no hook stays behind
-            if self.pooler == "cls":
-                opening.enter_context(first_token_only(find_blocks(self.backbone)[-1]))
+            blocks = known_blocks(self.backbone)
+            if self.pooler == "cls" and blocks is not None:
+                opening.enter_context(first_token_only(blocks[-1]))
             opening.enter_context(self._hooked())
             self._open = opening.pop_all()
         return self
@@ -159,8 +161,14 @@ def pool_rows(
     """Pooled vectors of token rows (R, T), before the head, with the graph, in the rows' order.
 
     `layers` names the blocks (1 … L) whose pooled states are wanted too; the last `clean` rows go
-    with fast dropout off; `lanes` as in `in_groups`.
+    with fast dropout off; `lanes` as in `in_groups`. Raises InputError for an encoder that scales
+    its word vectors by what it sees of the tokens (ESM's token dropout), as it is given none.
     """
+    if getattr(backbone.config, "token_dropout", False):
+        raise InputError(
+            f"{backbone.name_or_path}: an encoder with token_dropout cannot be trained; a copy of "
+            "it with token_dropout false in its config.json can"
+        )
     words = backbone.get_input_embeddings()
     ids, mask = tokens.narrowed(int(tokens.lengths.max())).on(words.weight.device)
     with RowPooler(backbone, pooler, layers) as pool:

@@ -12,6 +12,7 @@ from cse_cli.data.tokens import Tokens
 from cse_cli.dropout import dropout_off
 from cse_cli.encoder import Encoder
 from tests.families import FAMILIES, make_family
+from tests.odd_encoders import make_encoder
 
 TEXTS = ["the dog runs", "a", "the small old man sees a red ball", "woman eats"]
 
@@ -33,6 +34,37 @@ def test_attention_is_attention(kind: str) -> None:
         [_attention(nn.Module(), q, k, v, mask, dropout=0.3)[0] for _ in range(4000)]
     )
     torch.testing.assert_close(mean.mean(0), expected, atol=0.05, rtol=0.0)
+
+
+def test_heads_of_key_and_value_are_shared_in_their_order() -> None:
+    torch.manual_seed(0)
+    q, (k, v) = torch.randn(2, 4, 6, 8), torch.randn(2, 2, 2, 6, 8)
+    expected = scaled_dot_product_attention(q, k, v, enable_gqa=True).transpose(1, 2)
+    torch.testing.assert_close(_attention(nn.Module(), q, k, v, None)[0], expected)
+
+
+GROUPED = {"num_key_value_heads": 2, "head_dim": 8}
+
+
+@pytest.mark.parametrize(
+    ("family", "settings", "switched"),
+    [
+        ("eurobert", GROUPED, True),
+        ("qwen3", GROUPED, False),
+        ("opt", {"ffn_dim": 64, "word_embed_proj_dim": 32}, False),
+    ],
+)
+def test_grouped_and_causal_encoders_keep_their_vectors(
+    family: str, settings: dict[str, int], switched: bool, tmp_path: Path
+) -> None:
+    folder = str(make_encoder(tmp_path, family, **settings))
+    encoder = Encoder.load(folder, pooler="mean")
+    exact = encoder.encode(TEXTS)
+    half = Encoder.load(folder, pooler="mean", precision="bf16")
+    assert (torch.cosine_similarity(exact, half.encode(TEXTS)) > 0.999).all()
+    assert use_fast_dropout(encoder.backbone) == switched
+    tokens = Tokens.from_rows(encoder.tokenize(TEXTS)[0], 0)
+    torch.testing.assert_close(encoder.pooled(tokens).last.detach(), exact, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("family", FAMILIES)

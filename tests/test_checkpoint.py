@@ -116,6 +116,39 @@ def test_a_damaged_manifest_is_refused(tiny_bert: Path, tmp_path: Path, text: st
         Encoder.load(str(tmp_path / "ckpt"))
 
 
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"files": []},
+        {"files": {"README.md": 3}},
+        {"files": {"README.md": {"sha256": "0"}}},
+        {"files": {"README.md": {"bytes": 3}}},
+        {"schema": "x"},
+        {"schema": None},
+    ],
+    ids=str,
+)
+def test_a_malformed_manifest_is_refused(
+    tiny_bert: Path, tmp_path: Path, changed: dict[str, Any]
+) -> None:
+    saved(tmp_path / "ckpt", tiny_bert)
+    path = tmp_path / "ckpt" / "cse.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | changed))
+    with pytest.raises(InputError, match=r"cse\.json is damaged"):
+        checkpoint.resolve(tmp_path / "ckpt")
+
+
+def test_a_two_layer_checkpoint_starts_without_all_hidden_states(
+    tiny_bert: Path, tmp_path: Path
+) -> None:
+    saved(tmp_path / "ckpt", tiny_bert, pooler="top2_mean")
+    encoder = Encoder.load(str(tmp_path / "ckpt"))
+    assert encoder.backbone(torch.tensor([[2, 3]])).hidden_states is None
+    checkpoint.save(tmp_path / "again", encoder, {"step": 8}, "# card\n")
+    config = json.loads((tmp_path / "again" / "config.json").read_text())
+    assert config["output_hidden_states"] is True  # sentence-transformers needs them
+
+
 def test_a_newer_schema_is_refused(tiny_bert: Path, tmp_path: Path) -> None:
     saved(tmp_path / "ckpt", tiny_bert)
     path = tmp_path / "ckpt" / "cse.json"

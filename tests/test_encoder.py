@@ -1,17 +1,22 @@
 """The encoder against transformers and sentence-transformers."""
 
+import json
 from pathlib import Path
 
 import pytest
 import torch
 from torch import nn
 
+from cse_cli import checkpoint
+from cse_cli.attention import use_short_attention
 from cse_cli.data.tokens import Tokens
 from cse_cli.dropout import dropout_off
 from cse_cli.encoder import Encoder, check_layer
 from cse_cli.errors import UsageError
+from cse_cli.heads import DenseHead
 from cse_cli.pooling import POOLER_LAYERS, pool
 from cse_cli.rows import LAUNCH
+from tests.conftest import make_tiny_bert
 from tests.families import FAMILIES, make_family
 
 TEXTS = ["the dog runs", "a", "the small old man sees a red ball", "the dog runs", "woman eats"]
@@ -156,6 +161,40 @@ def test_fingerprint_tells_encoders_apart(tiny_bert: Path) -> None:
     with torch.no_grad():
         next(other.backbone.parameters()).add_(1e-3)
     assert other.fingerprint != first
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("num_attention_heads", 4), ("hidden_act", "relu"), ("layer_norm_eps", 1e-3)],
+)
+def test_fingerprint_tells_configurations_apart(tmp_path: Path, key: str, value: object) -> None:
+    folder = make_tiny_bert(tmp_path)
+    first = Encoder.load(str(folder), pooler="cls").fingerprint
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {key: value}))
+    assert Encoder.load(str(folder), pooler="cls").fingerprint != first
+
+
+def test_fingerprint_tells_kept_heads_apart(tiny_bert: Path) -> None:
+    found = set()
+    for tanh in (True, False):
+        torch.manual_seed(0)
+        encoder = Encoder.load(str(tiny_bert), pooler="cls")
+        encoder.head, encoder.keep_head = DenseHead(32, 32, tanh=tanh), True
+        found.add(encoder.fingerprint)
+    assert len(found) == 2
+
+
+@pytest.mark.parametrize("pooler", ["cls", "first_last_mean"])
+def test_fingerprint_does_not_depend_on_place_or_writer(
+    tiny_bert: Path, tmp_path: Path, pooler: str
+) -> None:
+    encoder = Encoder.load(str(tiny_bert), pooler=pooler)
+    use_short_attention(encoder.backbone)
+    checkpoint.save(tmp_path / "again", encoder, {"step": 1}, "# card\n")
+    again = Encoder.load(str(tmp_path / "again"))
+    assert again.fingerprint == encoder.fingerprint
+    assert again.fingerprint == Encoder.load(str(tiny_bert), pooler=pooler).fingerprint
 
 
 def test_bf16_stays_close_to_fp32(tiny_bert: Path, sentences: list[str]) -> None:

@@ -12,8 +12,10 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from cse_cli.backbone import load_config
 from cse_cli.encoder import Encoder
 from cse_cli.errors import InputError, UsageError
+from cse_cli.loading import display_name
 from tests.conftest import make_tiny_bert
 from tests.hub_server import hub  # noqa: F401
 
@@ -52,6 +54,14 @@ def test_a_length_out_of_range_is_refused(tiny_bert: Path, length: int) -> None:
 def test_a_missing_folder(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no such folder"):
         Encoder.load(str(tmp_path / "nothing"))
+
+
+@pytest.mark.parametrize("name", ["~nosuchuser/x", "a" * 300])
+def test_a_name_that_no_file_can_have_is_told_in_one_line(name: str) -> None:
+    for load in (Encoder.load, load_config, display_name):
+        with pytest.raises(InputError, match=f"^{name}") as told:
+            load(name)
+        assert len(str(told.value).splitlines()) == 1
 
 
 def test_a_folder_without_config(tmp_path: Path) -> None:
@@ -96,6 +106,31 @@ def test_damaged_weights_are_refused(tmp_path: Path) -> None:
     (folder / "model.safetensors").write_bytes(b"not weights at all")
     with pytest.raises(InputError, match=r"model\.safetensors is damaged"):
         Encoder.load(str(folder))
+
+
+@pytest.mark.parametrize(
+    ("name", "changed"),
+    [
+        ("config.json", 3),
+        ("config.json", {"hidden_size": "x"}),
+        ("config.json", {"num_attention_heads": 0}),
+        ("config.json", {"num_hidden_layers": 0}),
+        ("config.json", {"auto_map": 3}),
+        ("tokenizer_config.json", []),
+        ("tokenizer_config.json", {"pad_token": 3}),
+        ("tokenizer.json", []),
+    ],
+    ids=str,
+)
+def test_a_malformed_file_of_the_model_is_refused(
+    tmp_path: Path, name: str, changed: object
+) -> None:
+    path = make_tiny_bert(tmp_path / "model") / name
+    whole = json.loads(path.read_text())
+    path.write_text(json.dumps(whole | changed if isinstance(changed, dict) else changed))
+    with pytest.raises(InputError, match=f"^{tmp_path}") as told:
+        Encoder.load(str(tmp_path / "model"), pooler="cls")
+    assert len(str(told.value).splitlines()) == 1
 
 
 def test_an_encoder_decoder_is_refused(tmp_path: Path) -> None:

@@ -111,7 +111,7 @@ def probe_smoothing(
     outputs.check()
     names, kinds = labelled(models, labels), _poolers(poolers)
     _check_heatmap(heatmap, layer)
-    loading = Loading(**asdict(running), pooler=kinds[0] if len(kinds) == 1 else None)
+    loading = Loading(**asdict(running), pooler=kinds[0] if kinds else None)
     if heatmap is not None:
         probe = matrices(names, loading, heatmap, -1 if layer is None else layer, no_special)
     else:
