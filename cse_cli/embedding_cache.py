@@ -6,15 +6,19 @@ the vectors depend on: the checkpoint's fingerprint (weights, pooler, head, norm
 tokenizer, the length texts are cut at, the precision, the kind of slice, and the texts.
 
 Files are mapped, not read, and appear under their name only when whole. Beyond `LIMIT` bytes the
-least recently used go.
+least recently used go, and what a killed process left half-made goes when it is `STALE`. Several
+processes, on several machines and of several users, may share the folder: what is not theirs to
+change stays, and a file that another one has removed is made again.
 """
 
 import hashlib
 import json
 import os
+import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from secrets import token_hex
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
@@ -23,6 +27,7 @@ import torch
 from torch import Tensor
 
 from cse_cli.data.locate import cache_folder
+from cse_cli.identity import identity
 from cse_cli.pooling import pool_layer
 from cse_cli.progress import warn
 
@@ -30,6 +35,7 @@ if TYPE_CHECKING:
     from cse_cli.encoder import Encoder, LayerBatch
 
 LIMIT = 8 * 2**30
+STALE = 24 * 3600  # seconds after which a file that nobody has finished is taken for abandoned
 
 
 @contextmanager
@@ -62,12 +68,7 @@ class CachedEncoder:
 
     def __init__(self, encoder: "Encoder", folder: Path) -> None:
         self.encoder, self.folder = encoder, folder
-        tokenizer = json.loads(encoder.tokenizer.backend_tokenizer.to_str())
-        for passing in ("truncation", "padding"):  # left over from the last call
-            tokenizer.pop(passing, None)
-        precision = str(next(encoder.backbone.parameters()).dtype)
-        parts = (encoder.fingerprint, json.dumps(tokenizer), str(encoder.max_length), precision)
-        self._identity = hashlib.sha256("\0".join(parts).encode()).hexdigest()
+        self._identity = json.dumps(identity(encoder))
         self.encoded = 0
 
     def __call__(self, texts: Sequence[str]) -> Tensor:
@@ -124,15 +125,16 @@ class CachedEncoder:
         if found is not None:
             return found
         self.encoded += len(texts)
-        temporary = path.with_suffix(f".{os.getpid()}.part")
+        temporary = path.with_suffix(f".{token_hex(8)}.part")
         try:
             array = _reserve(temporary, shape)
             fill(array)
             if isinstance(array, np.memmap):
-                array.flush()
-                os.replace(temporary, path)
+                with suppress(OSError):  # kept or not, the vectors are there
+                    array.flush()
+                    os.replace(temporary, path)
         finally:
-            temporary.unlink(missing_ok=True)
+            _remove(temporary)
         return array
 
 
@@ -144,7 +146,7 @@ def _reserve(path: Path, shape: tuple[int, int, int]) -> np.ndarray:
     header = {"descr": "<f4", "fortran_order": False, "shape": shape}
     zeros = bytes(2**20)
     try:
-        with open(path, "wb") as file:
+        with open(path, "xb") as file:
             np.lib.format.write_array_header_1_0(file, header)
             left = 4 * int(np.prod(shape))
             while left > 0:
@@ -161,12 +163,15 @@ def _open(path: Path, shape: tuple[int, int, int]) -> np.ndarray | None:
         return None
     try:
         array = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (ValueError, EOFError, OSError):
+    except OSError:  # removed by another process, or not ours to read
+        return None
+    except (ValueError, EOFError):
         array = np.empty(0)
     if array.shape != shape or array.dtype != np.float32:
         warn(f"{path} is damaged; the vectors are computed again")
         return None
-    os.utime(path)
+    with suppress(OSError):
+        os.utime(path)
     return array
 
 
@@ -176,10 +181,24 @@ def _tensor(rows: np.ndarray) -> Tensor:
 
 
 def _prune(folder: Path) -> None:
-    """Remove the least recently used files until what is left fits `LIMIT`."""
-    files = sorted(folder.glob("*.npy"), key=lambda path: path.stat().st_mtime, reverse=True)
+    """Remove the least recently used files until what is left fits `LIMIT`, and abandoned ones."""
+    found: list[tuple[float, int, Path]] = []
+    for path in [*folder.glob("*.npy"), *folder.glob("*.part")]:
+        with suppress(OSError):  # another process has removed it
+            known = path.stat()
+            found.append((known.st_mtime, known.st_size, path))
     total = 0
-    for path in files:
-        total += path.stat().st_size
-        if total > LIMIT:
-            path.unlink(missing_ok=True)
+    for changed, size, path in sorted(found, reverse=True):
+        if path.suffix == ".part":
+            forgotten = changed < time.time() - STALE
+        else:
+            total += size
+            forgotten = total > LIMIT
+        if forgotten:
+            _remove(path)
+
+
+def _remove(path: Path) -> None:
+    """Unlink a file, if it is there and ours to remove."""
+    with suppress(OSError):
+        path.unlink()

@@ -2,7 +2,9 @@
 
 import gzip
 import json
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -117,6 +119,42 @@ def test_several_files_and_chunks(
     whole, parts = np.load(tmp_path / "whole.npy"), np.load(tmp_path / "parts.npy")
     assert whole.shape == (200, 32)
     np.testing.assert_allclose(parts, whole, atol=1e-6)
+
+
+@pytest.mark.parametrize("out", ["-", "x.jsonl"])
+def test_lines_are_spelled_out_a_few_at_a_time(
+    tiny_bert: Path,
+    tmp_path: Path,
+    sentences: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    out: str,
+) -> None:
+    """200 vectors, 20 lines at a time; a pipe's reader gets some after every 50 texts."""
+    (tmp_path / "a.txt").write_text("\n".join(sentences))
+    words = (tiny_bert, tmp_path / "a.txt", "--pooler", "mean")
+    wanted = lines(ok(*words).stdout)
+    encode_texts, spell = Encoder.encode, command._json_lines
+    events: list[int | str] = []
+
+    def encoding(self: Encoder, texts: list[str], **rest: bool) -> object:
+        events.append("encoded")
+        return encode_texts(self, texts, **rest)
+
+    def spelling(*arguments: Any) -> Iterator[str]:
+        for part in spell(*arguments):
+            events.append(part.count("\n"))
+            yield part
+
+    monkeypatch.setattr(Encoder, "encode", encoding)
+    monkeypatch.setattr(command, "_json_lines", spelling)
+    monkeypatch.setattr(command, "PIPED", 50)
+    monkeypatch.setattr(command, "LINES", 20)
+    result = ok(*words, "--out", out if out == "-" else tmp_path / out)
+    parts = ["encoded", 20, 20, 10] * 4 if out == "-" else ["encoded", *[20] * 10]
+    assert events == parts
+    texts, vectors = lines(result.stdout if out == "-" else (tmp_path / out).read_text())
+    assert texts == wanted[0]
+    np.testing.assert_allclose(vectors, wanted[1], atol=1e-6)
 
 
 def test_normalize(tiny_bert: Path, wanted: np.ndarray, tmp_path: Path) -> None:

@@ -130,6 +130,36 @@ def test_the_formats_agree(model: Path, corpus_file: Path, tmp_path: Path) -> No
     assert json.loads((tmp_path / "hits.json").read_text())["rows"] == wanted
 
 
+@pytest.mark.parametrize("label", ["rank", "#", "model", "hit", "index"])
+def test_a_label_may_be_any_word(model: Path, tmp_path: Path, label: str) -> None:
+    (tmp_path / "c.txt").write_text("a dog\na cat\n")
+    words = ["--corpus", tmp_path / "c.txt", "--query", "a dog", "--format", "table"]
+    lines = ok(model, *words, "--label", label).stdout.splitlines()
+    assert lines[1].split() == ["#", label]
+    assert lines[3].split()[0] == "1"
+    assert lines[3].endswith("a dog")
+
+
+@pytest.mark.parametrize(
+    ("format", "wanted"),
+    [
+        ("table", ""),
+        ("markdown", ""),
+        ("latex", ""),
+        ("jsonl", ""),
+        ("csv", "query,model,rank,score,row,text\n"),
+    ],
+)
+def test_no_hits_at_all_are_an_empty_answer(
+    model: Path, tmp_path: Path, format: str, wanted: str
+) -> None:
+    (tmp_path / "c.txt").write_text("a dog\n")
+    words = ["--corpus", tmp_path / "c.txt", "--query", "a dog", "--exclude-query"]
+    result = ok(model, *words, "--format", format)
+    assert result.stdout == wanted
+    assert "no hits" in result.stderr
+
+
 # ------------------------------------------------------------------------------------- the index
 
 
@@ -173,6 +203,50 @@ def test_an_index_refuses_another_checkpoint(
     assert "holds vectors of tiny" in result.stderr
     pooled = retrieve(model, "--pooler", "cls", "--index", tmp_path / "i", "--query", "a dog")
     assert pooled.exit_code == 3
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--max-length", "4"], "not of tiny cut at 4 tokens; use it with that --max-length"),
+        (["--precision", "bf16"], "in fp32, not of tiny in bf16; use it with that --precision"),
+    ],
+)
+def test_an_index_refuses_another_length_or_precision(
+    model: Path, corpus_file: Path, tmp_path: Path, words: list[str], told: str
+) -> None:
+    ok(model, "--corpus", corpus_file, "--index", tmp_path / "i")
+    (tmp_path / "more.txt").write_text("a dog\n")
+    for use in (
+        ["--query", "a dog"],
+        ["--corpus", corpus_file],
+        ["--corpus", tmp_path / "more.txt", "--extend"],
+    ):
+        result = retrieve(model, "--index", tmp_path / "i", *use, *words)
+        assert result.exit_code == 3
+        assert told in result.stderr.splitlines()[-1]
+
+
+def test_candidates_are_for_an_index_of_another_kind(
+    model: Path, corpus_file: Path, tmp_path: Path
+) -> None:
+    words = [model, "--index", tmp_path / "i", "--query", "a dog", "--candidates", 50]
+    ok(model, "--corpus", corpus_file, "--index", tmp_path / "i")
+    for more in ([], ["--corpus", corpus_file]):
+        refused = retrieve(*words, *more)
+        assert refused.exit_code == 2
+        assert "--candidates is for an index that is not exact" in refused.stderr
+    ok(*words, "--index-type", "int8")
+
+
+def test_a_build_tells_what_it_made_with_either_word_for_json(
+    model: Path, corpus_file: Path, tmp_path: Path
+) -> None:
+    words = [model, "--corpus", corpus_file, "--index", tmp_path / "i"]
+    rows = [
+        json.loads(ok(*words, *way).stdout)["rows"] for way in (["--json"], ["--format", "json"])
+    ]
+    assert rows[0] == rows[1]
 
 
 def test_a_corrupt_index(model: Path, corpus_file: Path, tmp_path: Path) -> None:
@@ -242,6 +316,24 @@ BAD = {
     "groups of what": (["--groups", "5", "--corpus", "{corpus}", "--query", "x"], 2, "--eval"),
     "groups": (["--eval", "{corpus}", "--groups", "7"], 3, "not groups of 7"),
     "eval of nothing": (["--eval", "{tmp}/none.tsv"], 3, "no such file"),
+    "build and k": (["{build}", "-k", "3"], 2, "-k is for searching"),
+    "build and match": (["{build}", "--match", "text"], 2, "--match is for searching"),
+    "build and exclude": (["{build}", "--exclude-query"], 2, "--exclude-query is for searching"),
+    "build and output": (["{build}", "--output", "{tmp}/x.csv"], 2, "--output is for searching"),
+    "build and format": (["{build}", "--format", "csv"], 2, "is json, or none"),
+    "build and candidates": (["{build}", "--candidates", "9"], 2, "--candidates is for"),
+    "build and data dir": (["{build}", "--data-dir", "{tmp}"], 2, "--data-dir is for"),
+    "search and data dir": (["{search}", "--data-dir", "{tmp}"], 2, "--data-dir is for --eval"),
+    "search and verify": (["{search}", "--no-verify"], 2, "--index DIR"),
+    "rows without": (["{search}", "--match", "index", "--exclude-query"], 2, "--match index"),
+    "candidates of all": (["{search}", "--candidates", "9"], 2, "an index that is not exact"),
+    "column of what": (["--index", "{tmp}", "--query", "x", "--text-column", "a"], 2, "--corpus"),
+    "bytes of what": (["--index", "{tmp}", "--query", "x", "--encoding", "ascii"], 2, "--corpus"),
+    "eval and encoding": (["--eval", "stsb", "--encoding", "utf-8"], 2, "--encoding is for"),
+    "eval and folder": (["--eval", "{corpus}", "--data-dir", "{tmp}"], 2, "--eval stsb"),
+    "groups of pairs": (["--eval", "stsb", "--groups", "5"], 2, "--eval FILE"),
+    "query of bytes": (["--corpus", "{corpus}", "--query", "caf\udce9"], 2, "is not text"),
+    "odd groups": (["--eval", "{corpus}", "--groups", "\u00b2"], 3, "no such file"),
     "data dir": (["--eval", "stsb", "--data-dir", "{tmp}/none"], 3, "--data-dir"),
 }
 
@@ -254,6 +346,11 @@ def test_bad_input_is_one_line(model: Path, corpus_file: Path, tmp_path: Path, c
     (tmp_path / "gap.txt").write_text("a dog\n\na cat\n")
     names = {"tmp": tmp_path, "corpus": corpus_file}
     names |= {name: tmp_path / f"{name}.txt" for name in ("empty", "blank", "gap")}
+    whole = {
+        "{search}": ["--corpus", "{corpus}", "--query", "x"],
+        "{build}": ["--corpus", "{corpus}", "--index", "{tmp}/i"],
+    }
+    words = [part for word in words for part in whole.get(word, [word])]
     result = retrieve(model, *(word.format(**names) for word in words))
     assert result.exit_code == code, result.stderr
     assert result.stdout == ""

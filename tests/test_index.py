@@ -11,7 +11,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cse_cli.errors import InputError, UsageError
-from cse_cli.index import KINDS, Corpus, Hits, Index, Searcher, build_index, exact, kinds
+from cse_cli.index import (
+    KINDS,
+    Corpus,
+    Hits,
+    Index,
+    Searcher,
+    build_index,
+    exact,
+    kinds,
+    rescored,
+    ties,
+)
 from cse_cli.index.exact import top_k
 from cse_cli.index.shard import VECTORS
 
@@ -89,6 +100,35 @@ def test_texts_of_any_script_and_length_come_back(tmp_path: Path) -> None:
     assert [index.text(row) for row in range(len(index))] == [*texts, "two\nlines"]
 
 
+@pytest.mark.parametrize("k", [1, 3, 10, 120, 250])
+def test_equal_scores_are_ordered_by_row_however_many_there_are(tmp_path: Path, k: int) -> None:
+    """200 equal vectors between two nearer ones and others; the same in one shard and in three."""
+    matrix = near_copies(300, 1, 16)
+    matrix[40:240] = matrix[0]
+    queries = torch.from_numpy(matrix[[0, 0, 7, 260]].copy())
+    queries[0] += 0.01 * queries[3]  # no row is equal to it
+    names = [str(i) for i in range(300)]
+    build_index(tmp_path / "one", write(tmp_path / "c.txt", names), Numbers(matrix))
+    for start in (0, 100, 200):
+        part = write(tmp_path / f"{start}.txt", names[start : start + 100])
+        build_index(tmp_path / "three", part, Numbers(matrix), extend=True)
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (exact, ties):
+            patch.setattr(module, "VECTORS", 64)
+        one = Searcher(Index.open(tmp_path / "one")).search(queries, k)
+        three = Searcher(Index.open(tmp_path / "three")).search(queries, k)
+    np.testing.assert_array_equal(three.rows, one.rows)
+    np.testing.assert_array_equal(three.scores, one.scores)
+    equal = [0, *range(40, 240)]
+    assert one.rows[1].tolist()[: min(k, 201)] == equal[:k]
+    vectors = Index.open(tmp_path / "one").shards[0].vectors
+    for place in (0, 2, 3):
+        scores = vectors.astype(np.float64) @ queries[place].double().numpy()
+        scores[equal] = scores[0]
+        order = np.argsort(-scores, kind="stable")
+        assert one.rows[place].tolist() == order[:k].tolist()
+
+
 def test_a_query_must_fit_and_be_finite(folder: Path) -> None:
     searcher = Searcher(Index.open(folder))
     with pytest.raises(InputError, match="8 dimensions"):
@@ -121,6 +161,48 @@ def test_a_corpus_of_one_string_gives_one_hit(tmp_path: Path) -> None:
     build_index(tmp_path / "i", write(tmp_path / "c.txt", ["same words"] * 100), FakeEncoder())
     found = Searcher(Index.open(tmp_path / "i")).distinct(FakeEncoder().encode(["same"]), 5)
     assert [hit.text for hit in found[0]] == ["same words"]
+
+
+@pytest.mark.parametrize("k", [1, 3, 8])
+def test_different_sentences_are_found_in_bounded_memory(
+    tmp_path: Path, k: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where many rows are the same: the same hits, and never all scores of all queries at once."""
+    draw = np.random.default_rng(1)
+    texts = [*["red dog"] * 300, *draw.choice(["red cat", "blue dog", "red tree", "a"], 200)]
+    for start in (0, 250):
+        part = write(tmp_path / f"{start}.txt", texts[start : start + 250])
+        build_index(tmp_path / "i", part, FakeEncoder(), extend=True)
+    searcher = Searcher(Index.open(tmp_path / "i"))
+    asked = ["red dog", "red cat", "blue tree"]
+    queries = FakeEncoder().encode(asked)
+    wanted = [searcher.distinct(queries, k), searcher.distinct(queries, k, leave_out=asked)]
+    fetched: list[int] = []
+    search = Searcher.search
+
+    def watched(self: Searcher, some: torch.Tensor, count: int) -> Hits:
+        fetched.append(len(some) * count)
+        return search(self, some, count)
+
+    monkeypatch.setattr(Searcher, "search", watched)
+    monkeypatch.setattr("cse_cli.index.search.HELD", 100)
+    monkeypatch.setattr("cse_cli.index.search.BLOCK", 64)
+    found = [searcher.distinct(queries, k), searcher.distinct(queries, k, leave_out=asked)]
+    assert found == wanted
+    assert max(fetched) <= 100
+    assert [len(hits) for hits in found[0]] == [min(k, 5)] * 3
+
+
+def test_rescoring_many_candidates_is_rescoring_them_in_parts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    vectors = near_copies(50, 1, 16)
+    queries = torch.from_numpy(near_copies(3, 1, 16))
+    places = np.tile(np.arange(-1, 49), (3, 1))
+    wanted = rescored.rescore(queries, vectors, places)
+    monkeypatch.setattr(rescored, "RESCORED", 7 * 16)
+    np.testing.assert_array_equal(rescored.rescore(queries, vectors, places), wanted)
+    assert (wanted[:, 0] == -np.inf).all()
 
 
 # -------------------------------------------------------------------------------------- other kinds

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -83,9 +84,67 @@ def test_shards_merge_to_exactly_one_search(tmp_path: Path, small_blocks: None) 
 def test_another_checkpoint_is_refused(folder: Path, corpus: Corpus) -> None:
     other = FakeEncoder(seed=1)
     with pytest.raises(InputError, match="holds vectors of fake"):
-        Index.open(folder).require(other.fingerprint, "other")
+        Index.open(folder).require(other)
     with pytest.raises(InputError, match="holds vectors of fake"):
         build_index(folder, corpus, other)
+
+
+def variant(what: str, changed: bool) -> FakeEncoder:
+    """An encoder with length, weights and a tokenizer; `changed` in the one thing `what`."""
+    encoder, own = FakeEncoder(), changed
+    encoder.max_length = 4 if own and what == "length" else 32
+    dtype = torch.bfloat16 if own and what == "precision" else torch.float32
+    encoder.backbone = torch.nn.Linear(2, 2, dtype=dtype)
+    settings = {"vocab": 2 if own and what == "tokenizer" else 1, "truncation": int(own)}
+    backend = SimpleNamespace(to_str=lambda: json.dumps(settings))
+    encoder.tokenizer = SimpleNamespace(backend_tokenizer=backend)
+    return encoder
+
+
+@pytest.mark.parametrize(
+    ("what", "told"),
+    [
+        ("length", "cut at 32 tokens, not of fake cut at 4 tokens; use it with that --max-length"),
+        ("precision", "in fp32, not of fake in bf16; use it with that --precision"),
+        ("tokenizer", "with tokenizer .*, not of fake with tokenizer"),
+    ],
+)
+def test_vectors_of_another_length_precision_or_tokenizer_do_not_mix(
+    tmp_path: Path, corpus: Corpus, what: str, told: str
+) -> None:
+    place, other = tmp_path / "i", variant(what, changed=True)
+    more = write(tmp_path / "more.txt", sentences(5, seed=1))
+    assert build_index(place, corpus, variant(what, changed=False))
+    with pytest.raises(InputError, match=told):
+        Index.open(place).require(other)
+    for text in (corpus, more):
+        with pytest.raises(InputError, match=told):
+            build_index(place, text, other, extend=True)
+    assert build_index(place, corpus, variant(what, changed=False))
+    Index.open(place).require(variant("the last call's truncation", changed=True))
+
+
+def test_an_older_index_is_refused_in_one_line(folder: Path, corpus: Corpus) -> None:
+    from cse_cli.index.records import read_record, write_record
+
+    manifest = read_record(folder / "index.json")
+    del manifest["maker"]
+    write_record(folder / "index.json", {**manifest, "schema": 1})
+    for use in (lambda: Index.open(folder), lambda: build_index(folder, corpus, FakeEncoder())):
+        with pytest.raises(InputError, match="schema 1, this version reads 2; build it again"):
+            use()
+
+
+def test_the_same_bytes_in_a_file_of_another_kind_are_other_text(tmp_path: Path) -> None:
+    rows, lines = (
+        write(tmp_path / "c.csv", ["text", "a dog"]),
+        write(tmp_path / "c.txt", ["text", "a dog"]),
+    )
+    assert rows.sha256 == lines.sha256
+    assert (rows.rows, lines.rows) == (1, 2)
+    build_index(tmp_path / "i", rows, FakeEncoder())
+    with pytest.raises(UsageError, match="holds other text"):
+        build_index(tmp_path / "i", lines, FakeEncoder())
 
 
 def test_a_vector_that_is_not_finite_is_named(tmp_path: Path, corpus: Corpus) -> None:
@@ -302,8 +361,8 @@ def test_a_schema_of_the_future_is_not_guessed_at(folder: Path) -> None:
     from cse_cli.index.records import read_record, write_record
 
     manifest = read_record(folder / "index.json")
-    write_record(folder / "index.json", {**manifest, "schema": 2})
-    with pytest.raises(InputError, match="schema 2"):
+    write_record(folder / "index.json", {**manifest, "schema": 3})
+    with pytest.raises(InputError, match="schema 3"):
         Index.open(folder)
 
 

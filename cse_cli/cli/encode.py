@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     Write = Callable[[Sequence[str], np.ndarray], None]
 
 CHUNK = 1 << 17  # texts held at a time, so that a file of any length can be encoded
+PIPED = 1 << 13  # texts encoded before a pipe's reader sees their vectors
+LINES = 1 << 10  # vectors spelled out at a time: numbers as text take many times their memory
 STDIN = STDOUT = "-"
 
 Files = Annotated[
@@ -92,7 +94,8 @@ def encode(
     if json and out == STDOUT:
         raise UsageError("--json needs --out FILE: standard output is taken by the vectors")
     rows, out = _shard(sources, out, text_column, encoding)
-    chunks = _chunks(sources, text_column, encoding, rows)
+    size = PIPED if kind == STDOUT else CHUNK
+    chunks = _chunks(sources, text_column, encoding, rows, size)
     encoder = open_encoder(model, normalize=normalize or None, **asdict(loading))
     count = 0
     with _WRITERS[kind](out, encoder.dimension) as write:
@@ -176,9 +179,9 @@ def _shard(
 
 
 def _chunks(
-    files: Sequence[str], text_column: str | None, encoding: str, rows: range | None
+    files: Sequence[str], text_column: str | None, encoding: str, rows: range | None, size: int
 ) -> Iterator[Sequence[str]]:
-    """Texts of `rows`, `CHUNK` at a time; the first are read at once, to tell bad input early."""
+    """Texts of `rows`, `size` at a time; the first are read at once, to tell bad input early."""
     from cse_cli.data.readers import Tally, iter_texts
     from cse_cli.progress import warn
 
@@ -195,7 +198,7 @@ def _chunks(
     def chunks() -> Iterator[Sequence[str]]:
         chunk = first
         while chunk:
-            yield chunk
+            yield from (chunk[start : start + size] for start in range(0, len(chunk), size))
             chunk = list(islice(texts, CHUNK))
         if tally.blank and rows is None:
             warn(f"blank lines encoded as empty texts: {tally.blank}")
@@ -247,7 +250,7 @@ def _lines(out: str, dimension: int) -> "Iterator[Write]":
     with whole_file(out) as file:
 
         def write(texts: Sequence[str], vectors: "np.ndarray") -> None:
-            file.writelines(line.encode() for line in _json_lines(texts, vectors, dimension))
+            file.writelines(part.encode() for part in _json_lines(texts, vectors, dimension))
 
         yield write
 
@@ -258,7 +261,8 @@ def _standard_output(_out: str, dimension: int) -> "Iterator[Write]":
     from cse_cli.cli.stdout import write_stdout
 
     def write(texts: Sequence[str], vectors: "np.ndarray") -> None:
-        write_stdout("".join(_json_lines(texts, vectors, dimension)))
+        for part in _json_lines(texts, vectors, dimension):
+            write_stdout(part)
 
     yield write
 
@@ -267,9 +271,16 @@ _WRITERS = {".npy": _matrix, ".jsonl": _lines, STDOUT: _standard_output}
 
 
 def _json_lines(texts: Sequence[str], vectors: "np.ndarray", dimension: int) -> Iterator[str]:
-    """`{"text": …, "embedding": […]}`; nine digits give back every float32 exactly."""
+    """`{"text": …, "embedding": […]}`, `LINES` at a time.
+
+    Nine digits give back every float32 exactly.
+    """
     import json
 
     numbers = f"[{', '.join(['%.9g'] * dimension)}]"
-    for text, vector in zip(texts, vectors.tolist(), strict=True):
-        yield f'{{"text": {json.dumps(text)}, "embedding": {numbers % tuple(vector)}}}\n'
+    for start in range(0, len(texts), LINES):
+        some = slice(start, start + LINES)
+        yield "".join(
+            f'{{"text": {json.dumps(text)}, "embedding": {numbers % tuple(vector)}}}\n'
+            for text, vector in zip(texts[some], vectors[some].tolist(), strict=True)
+        )

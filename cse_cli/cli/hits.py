@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from cse_cli.cli.retrieve_check import require_inexact
 from cse_cli.cli.retrieve_options import JSON_LINES
 from cse_cli.errors import InputError, UsageError
 from cse_cli.progress import log, warn
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from cse_cli.index import Corpus, Searcher
 
 MOST = 10  # hits of a query, where nobody says how many
+COLUMNS = ("query", "model", "rank", "score", "row", "text")
 
 
 @dataclass(frozen=True)
@@ -70,19 +72,31 @@ class Search:
                     return
             kept = self.folder is not None  # what was written just now is not hashed again
             index = Index.open(folder, verify=self.verify and kept)
-            index.require(encoder.fingerprint, encoder.name)
+            if self.corpus is None:  # `build_index` has compared them
+                index.require(encoder)
             yield Searcher(
                 index, kind=self.kind, candidates=self.candidates, verify=self.verify and kept
             )
 
-    def check_count(self, k: int | None) -> None:
-        """UsageError for more hits than sentences, before any model is loaded."""
-        from cse_cli.index import Index
+    def check(self, k: int | None) -> None:
+        """Refuse what can be told before any model is loaded.
 
+        Raises UsageError for more hits than sentences, and for candidates of an index that compares
+        a query with every vector.
+        """
+        from cse_cli.index import Index
+        from cse_cli.index.store import read_manifest
+
+        kind = "exact"
         if self.corpus is None and self.folder is not None:
-            choose_count(k, len(Index.open(self.folder, verify=False)), self.folder)
+            index = Index.open(self.folder, verify=False)
+            choose_count(k, len(index), self.folder)
+            kind = index.kind
         elif self.corpus is not None and self.folder is None:
             choose_count(k, self.corpus.rows, self.corpus.source.label)
+        elif self.folder is not None and (manifest := read_manifest(self.folder)):
+            kind = manifest["kind"]
+        require_inexact(self.kind or kind, self.candidates)
 
 
 def read_queries(given: str) -> list[str]:
@@ -153,14 +167,7 @@ def find(
     else:
         found = searcher.distinct(vectors, k, leave_out=queries if exclude else None)
     return [
-        {
-            "query": query,
-            "model": encoder.name,
-            "rank": rank,
-            "score": hit.score,
-            "row": hit.row,
-            "text": hit.text,
-        }
+        dict(zip(COLUMNS, (query, encoder.name, rank, hit.score, hit.row, hit.text), strict=True))
         for query, hits in zip(queries, found, strict=True)
         for rank, hit in enumerate(hits, start=1)
     ]
@@ -175,11 +182,13 @@ def show(
 ) -> None:
     """Print the hits, by default a table on a terminal and JSON lines in a pipe; write a file."""
     from cse_cli.cli.report import EXTENSIONS
-    from cse_cli.cli.stdout import write_stdout
+    from cse_cli.cli.stdout import print_result
     from cse_cli.files import whole_file
 
+    if not records:
+        warn("no hits: every sentence that was searched is the query's own")
     terminal = sys.stdout.isatty()
-    write_stdout(_text(records, format or ("table" if terminal else JSON_LINES), config, terminal))
+    print_result(_text(records, format or ("table" if terminal else JSON_LINES), config, terminal))
     if output is not None:
         with whole_file(output) as file:
             file.write(_text(records, EXTENSIONS[output.suffix.lower()], config, False).encode())
@@ -196,7 +205,7 @@ def _text(
 
     if format == JSON_LINES:
         return "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
-    frame = pd.DataFrame(records)
+    frame = pd.DataFrame(records, columns=COLUMNS)
     if format in ("json", "csv"):
         return render_frame(frame, format, command="retrieve", config=config)
     return "\n".join(
@@ -207,9 +216,15 @@ def _text(
 
 def _side_by_side(hits: "pd.DataFrame") -> "pd.DataFrame":
     """Ranks down the side, a checkpoint a column, for people."""
-    shown = hits.assign(hit=[f"{h.score:.4f}  {h.text}" for h in hits.itertuples()])
-    table = shown.pivot_table(index="rank", columns="model", values="hit", aggfunc="first")
-    return table[list(dict.fromkeys(hits["model"]))].reset_index().rename(columns={"rank": "#"})
+    import pandas as pd
+
+    columns = {
+        model: {hit.rank: f"{hit.score:.4f}  {hit.text}" for hit in own.itertuples()}
+        for model, own in hits.groupby("model", sort=False)
+    }
+    table = pd.DataFrame(columns).sort_index()
+    table.insert(0, "#", table.index, allow_duplicates=True)
+    return table
 
 
 def _is_file(path: Path) -> bool:

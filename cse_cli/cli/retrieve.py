@@ -5,6 +5,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import typer
+
 from cse_cli.cli.groups import grouped
 from cse_cli.cli.options import (
     DataDir,
@@ -14,8 +16,9 @@ from cse_cli.cli.options import (
     Output,
 )
 from cse_cli.cli.probes import Labels
+from cse_cli.cli.report import check_output
+from cse_cli.cli.retrieve_check import check
 from cse_cli.cli.retrieve_options import (
-    JSON_LINES,
     STSB,
     Candidates,
     CorpusFile,
@@ -33,26 +36,11 @@ from cse_cli.cli.retrieve_options import (
     Query,
     TextColumn,
 )
-from cse_cli.errors import UsageError
 
 if TYPE_CHECKING:
     from cse_cli.data.partners import Partners
 
     Given = dict[str, Any]
-
-# What has no meaning beside --eval.
-_SEARCH_ONLY = (
-    "corpus",
-    "query",
-    "k",
-    "exclude_query",
-    "text_column",
-    "index",
-    "index_type",
-    "extend",
-    "candidates",
-    "no_verify",
-)
 
 
 @grouped
@@ -79,6 +67,7 @@ def retrieve(
     output: Output = None,
     *,
     loading: Loading,
+    context: typer.Context,
 ) -> None:
     """Find the sentences nearest to a query, or measure how well partners find each other.
 
@@ -91,42 +80,14 @@ def retrieve(
     Example: cse retrieve runs/simcse runs/sscl --eval stsb
     """
     given = dict(locals())
+    del given["context"]
     given |= asdict(given.pop("loading"))
-    _check(given)
+    check_output(output)
+    check(given, [name for name in given if _is_typed(context, name)])
     if eval is not None:
         _evaluate(given, loading)
     else:
         _search(given, loading)
-
-
-def _check(given: "Given") -> None:
-    """Refuse options that say nothing together, before anything is read."""
-    from cse_cli.cli.report import check_output
-    from cse_cli.shards import process
-
-    check_output(given["output"])
-    ways = {"query", "corpus", "index"} & {name for name, value in given.items() if value}
-    if given["eval"] is not None:
-        for name in _SEARCH_ONLY:
-            if given[name]:
-                option = "-k" if name == "k" else f"--{name.replace('_', '-')}"
-                raise UsageError(f"{option} is for searching; --eval ranks its own sentences")
-        if given["format"] == JSON_LINES:
-            raise UsageError("--format jsonl is for hits; --eval gives --format json")
-    elif given["query"] is None and not ways >= {"corpus", "index"}:
-        raise UsageError(
-            "nothing to do: give --query to search, --corpus with --index to build, or --eval"
-        )
-    elif not ways & {"corpus", "index"}:
-        raise UsageError("--query needs something to search: --corpus FILE or --index DIR")
-    elif given["extend"] and not ways >= {"corpus", "index"}:
-        raise UsageError("--extend adds --corpus FILE to --index DIR; give both")
-    if given["groups"] is not None and given["eval"] in (None, STSB):
-        raise UsageError("--groups needs --eval FILE, the sentences that are in groups")
-    if process()[1] > 1 and (given["query"] is not None or not ways >= {"corpus", "index"}):
-        raise UsageError("torchrun builds an index (--corpus with --index); query it without")
-    if given["index"] is not None and len(given["models"]) > 1:
-        raise UsageError("--index holds the vectors of one checkpoint; give one")
 
 
 def _search(given: "Given", loading: Loading) -> None:
@@ -137,7 +98,7 @@ def _search(given: "Given", loading: Loading) -> None:
     queries = None if given["query"] is None else read_queries(given["query"])
     names = labelled(given["models"], given["labels"])
     search = Search.scan(given)
-    search.check_count(given["k"])
+    search.check(given["k"])
     config = {**given, "checkpoints": names}
     records = []
     for _, encoder in open_each(names, loading):
@@ -145,7 +106,7 @@ def _search(given: "Given", loading: Loading) -> None:
             if searcher is None:
                 return
             if queries is None:
-                tell_built(searcher, json=given["json"], config=config)
+                tell_built(searcher, json=_format(given) == "json", config=config)
                 return
             k = choose_count(given["k"], len(searcher.index), searcher.index.folder)
             records += find(
@@ -200,6 +161,11 @@ def _partners(given: "Given") -> "tuple[str, str, Partners]":
     if given["groups"] is not None:
         return Path(source).stem, "", load_groups(source, given["groups"])
     return Path(source).stem, "", load_partners(source)
+
+
+def _is_typed(context: typer.Context, name: str) -> bool:
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
 
 
 def _format(given: "Given") -> str | None:

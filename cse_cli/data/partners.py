@@ -77,7 +77,7 @@ def load_groups(path: str | Path, groups: str) -> Partners:
 
 
 def _labels(path: str, rows: int, groups: str) -> Sequence[Hashable]:
-    if not groups.isdigit():
+    if not groups.isdecimal():
         labels = list(iter_texts([groups], keep_blank=True))
         if len(labels) != rows:
             raise InputError(f"{groups} has {len(labels)} labels, but {path} has {rows} rows")

@@ -5,7 +5,7 @@ finishes last finds all of them whole and writes the manifest. An extension adds
 one block of sentences and vectors is held in memory.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol
@@ -14,6 +14,7 @@ import numpy as np
 from torch import Tensor
 
 from cse_cli.errors import InputError, OutputError, UsageError
+from cse_cli.identity import identity
 from cse_cli.index.corpus import Corpus
 from cse_cli.index.kinds import check_kind, derive
 from cse_cli.index.records import read_record, write_record, writing
@@ -27,7 +28,10 @@ BLOCK = 8192  # sentences encoded together and then noted as done
 
 
 class Encodes(Protocol):
-    """The part of `cse_cli.encoder.Encoder` that an index is made with."""
+    """The part of `cse_cli.encoder.Encoder` that an index is made with.
+
+    Precision and tokenizer are recorded too, where it has any.
+    """
 
     name: str
     pooler: str
@@ -61,12 +65,13 @@ def build_index(
     Raises:
         UsageError: the folder holds something else, other text without `extend`, an unfinished
             build of something else, or is being written by another process.
-        InputError: the index is another checkpoint's or corrupt, or a vector is not finite.
+        InputError: the index is another encoder's or corrupt, or a vector is not finite.
         OutputError: the folder cannot be written.
     """
     folder, (rank, world) = Path(folder), process()
     check_kind(kind)
-    manifest = _present(folder, encoder)
+    maker = identity(encoder)
+    manifest = _present(folder, maker, encoder.name)
     if manifest is not None:
         if any(shard["origin"]["corpus"] == corpus.identity for shard in manifest["shards"]):
             return True
@@ -82,9 +87,8 @@ def build_index(
         "corpus": corpus.identity,
         "rows": corpus.rows,
         "world": world,
-        "fingerprint": encoder.fingerprint,
+        "maker": maker,
         "dimension": encoder.dimension,
-        "max_length": encoder.max_length,
     }
     mine = folder / _name(first + rank)
     if not mine.exists():
@@ -93,7 +97,7 @@ def build_index(
     if record is None:
         raise UsageError(f"{mine} is of other text or another checkpoint; finish that or remove it")
     derive(Shard.open(mine, record, verify=False), kind)
-    return _publish(folder, manifest or _manifest(encoder, kind), origin, first)
+    return _publish(folder, manifest or _manifest(encoder, maker, kind), origin, first)
 
 
 def _write_shard(
@@ -130,7 +134,7 @@ def _vectors(encoder: Encodes, texts: Sequence[str]) -> np.ndarray:
     return vectors.numpy()
 
 
-def _present(folder: Path, encoder: Encodes) -> dict[str, Any] | None:
+def _present(folder: Path, maker: Mapping[str, Any], name: str) -> dict[str, Any] | None:
     """The manifest that is there already; refuses a folder that an index cannot be put in."""
     if folder.exists() and not folder.is_dir():
         raise OutputError(f"cannot write {folder}: it is a file, not a folder")
@@ -141,7 +145,7 @@ def _present(folder: Path, encoder: Encodes) -> dict[str, Any] | None:
         if manifest is None and foreign:
             raise UsageError(f"{folder} holds files that are no index; choose another --index")
     if manifest is not None:
-        require_maker(folder, manifest, encoder.fingerprint, encoder.name)
+        require_maker(folder, manifest, maker, name)
     return manifest
 
 
@@ -157,14 +161,13 @@ def _finished(folder: Path, origin: dict[str, Any]) -> dict[str, Any] | None:
     return record if record["origin"] == origin else None
 
 
-def _manifest(encoder: Encodes, kind: str) -> dict[str, Any]:
+def _manifest(encoder: Encodes, maker: Mapping[str, Any], kind: str) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
         "kind": kind,
         "model": encoder.name,
-        "fingerprint": encoder.fingerprint,
+        "maker": maker,
         "pooler": encoder.pooler,
-        "max_length": encoder.max_length,
         "dimension": encoder.dimension,
         "dtype": "float32",
         "shards": [],

@@ -39,8 +39,17 @@ class Corpus:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """What makes it the same corpus wherever the file lies."""
-        return {"sha256": self.sha256, "column": self.column, "encoding": self.encoding}
+        """What makes it the same corpus wherever the file lies.
+
+        The same bytes are other sentences in a file of another kind.
+        """
+        return {
+            "sha256": self.sha256,
+            "kind": self.source.kind,
+            "compressed": self.source.compressed,
+            "column": self.column,
+            "encoding": self.encoding,
+        }
 
 
 def _texts(source: Source, column: str | None, encoding: str, tally: Tally) -> Iterator[str]:

@@ -17,6 +17,7 @@ from cse_cli.index.exact import top_k
 from cse_cli.index.quantised import CODES, Quantised, write_codes
 from cse_cli.index.records import check_file, describe, read_record, write_record, writing
 from cse_cli.index.shard import Shard
+from cse_cli.index.ties import settle
 from cse_cli.progress import log
 
 KINDS = ("exact", "hnsw", "ivfpq", "int8", "binary")
@@ -43,7 +44,8 @@ class Exact:
     def propose(self, queries: Tensor, wanted: int, effort: int) -> np.ndarray:
         """The `wanted` nearest and a few more; more effort finds nothing better."""
         del effort
-        return top_k(queries, self._vectors, wanted + self.SPARE)[1].numpy()
+        scores, places = top_k(queries, self._vectors, wanted + self.SPARE)
+        return settle(queries, self._vectors, scores, places, wanted).numpy()
 
 
 def check_kind(kind: str) -> str:

@@ -5,19 +5,21 @@ by one, so a score does not depend on the kind, the block or the shard in which 
 Hits are ordered by score, equal ones by row: the merge of exact shards equals one exact search.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from heapq import merge
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from cse_cli.errors import InputError
 from cse_cli.index.kinds import EFFORT, Proposer, check_kind, derive, open_proposer
+from cse_cli.index.rescored import rescore
 from cse_cli.index.store import Index
 from cse_cli.maths import unit
 
-RESCORED = 1 << 18  # vector entries rescored at a time: 2 MiB, which stay in the cache
+HELD = 1 << 22  # scores held while looking for more different sentences: 32 MiB
+BLOCK = 1 << 12  # rows scored together where every row is looked at
 MORE = 4  # candidates for each wanted row; and times as many rows where too many were the same
 
 
@@ -83,24 +85,25 @@ class Searcher:
         than k come where the index has no more.
         """
         found: dict[int, list[Hit]] = {}
+        without = leave_out if leave_out is not None else [None] * len(queries)
         open_queries = list(range(len(queries)))
         fetch = k + 1
-        while open_queries:
+        while open_queries and (fetch == k + 1 or fetch * len(open_queries) <= HELD):
             fetch = min(fetch, len(self.index))
             hits = self.search(queries[open_queries], fetch)
             for place, query in enumerate(open_queries):
-                without = leave_out[query] if leave_out is not None else None
-                found[query] = self._first_of_each(hits, place, without)[:k]
-            if fetch == len(self.index):
-                break
-            open_queries = [query for query in open_queries if len(found[query]) < k]
+                found[query] = _different(self._hits(hits, place), k, without[query])
+            all_seen = fetch == len(self.index)
+            open_queries = [q for q in open_queries if len(found[q]) < k and not all_seen]
             fetch *= MORE
+        for query in open_queries:
+            found[query] = self._of_every_row(queries[query : query + 1], k, without[query])
         return [found[query] for query in range(len(queries))]
 
     def every(self, queries: Tensor, k: int) -> list[list[Hit]]:
         """The k nearest rows of each query, the same sentence as often as it occurs."""
         hits = self.search(queries, k)
-        return [self._hits(hits, place) for place in range(len(queries))]
+        return [list(self._hits(hits, place)) for place in range(len(queries))]
 
     def _search_shard(self, number: int, queries: Tensor, k: int) -> Hits:
         vectors = self.index.shards[number].vectors
@@ -109,15 +112,24 @@ class Searcher:
         scores = rescore(queries, vectors, places)
         return Hits(scores, np.where(places < 0, -1, places + self.index.starts[number]))
 
-    def _first_of_each(self, hits: Hits, place: int, without: str | None) -> list[Hit]:
-        first: dict[str, Hit] = {}
-        for hit in self._hits(hits, place):
-            first.setdefault(hit.text, hit)
-        return [hit for hit in first.values() if hit.text != without]
+    def _of_every_row(self, query: Tensor, k: int, without: str | None) -> list[Hit]:
+        """`distinct` for one query (1, D), a block of rows after the other."""
+        query = self._checked(query)
+        best: list[Hit] = []
+        for shard, first in zip(self.index.shards, self.index.starts, strict=False):
+            for start in range(0, len(shard), BLOCK):
+                places = np.arange(start, min(start + BLOCK, len(shard)))
+                scores = rescore(query, shard.vectors, places[None])[0]
+                floor = best[-1].score if len(best) == k else -np.inf
+                order = np.argsort(-scores, kind="stable")
+                order = order[scores[order] > floor]
+                hits = self._hits(Hits(scores[None, order], first + places[None, order]), 0)
+                best = _different(merge(best, hits, key=lambda hit: -hit.score), k, without)
+        return best
 
-    def _hits(self, hits: Hits, place: int) -> list[Hit]:
+    def _hits(self, hits: Hits, place: int) -> Iterator[Hit]:
         pairs = zip(hits.scores[place].tolist(), hits.rows[place].tolist(), strict=True)
-        return [Hit(score, row, self.index.text(row)) for score, row in pairs if row >= 0]
+        return (Hit(score, row, self.index.text(row)) for score, row in pairs if row >= 0)
 
     def _checked(self, queries: Tensor) -> Tensor:
         if queries.shape[1] != self.index.dimension:
@@ -130,19 +142,12 @@ class Searcher:
         return unit(queries.float()).contiguous()
 
 
-def rescore(queries: Tensor, vectors: np.ndarray, places: np.ndarray) -> np.ndarray:
-    """Inner products (Q, C) float64 of queries (Q, D) with their candidates; -inf for place -1.
-
-    Row by row: unlike a matrix product's, a score is the same wherever the row stands.
-    """
-    known, source = torch.from_numpy(np.maximum(places, 0)), torch.from_numpy(vectors)
-    height = max(1, RESCORED // (known.shape[1] * vectors.shape[1]))
-    parts = [
-        source.index_select(0, some.flatten())
-        .view(len(part), -1, vectors.shape[1])
-        .double()
-        .mul_(part.double()[:, None])
-        .sum(-1)
-        for part, some in zip(queries.split(height), known.split(height), strict=True)
-    ]
-    return np.where(places < 0, -np.inf, torch.cat(parts).numpy())
+def _different(hits: Iterable[Hit], k: int, without: str | None) -> list[Hit]:
+    """The first k of the descending `hits` with different texts, none of them `without`."""
+    first: dict[str, Hit] = {}
+    for hit in hits:
+        if hit.text != without:
+            first.setdefault(hit.text, hit)
+        if len(first) == k:
+            break
+    return list(first.values())

@@ -112,8 +112,9 @@ class ShardWriter:
             noted = read_record(self.part / PROGRESS)
             if noted["origin"] != self.origin:
                 raise UsageError(
-                    f"{self.part} is an unfinished build of other text, by another checkpoint or "
-                    "by another number of processes; finish that one or remove it"
+                    f"{self.part} is an unfinished build of other text, by another checkpoint "
+                    "(or its precision, length or tokenizer) or by another number of processes; "
+                    "finish that one or remove it"
                 )
             self.rows, self._text_bytes = noted["rows"], noted["text_bytes"]
         sizes = {

@@ -17,11 +17,19 @@ from typing import Any
 import numpy as np
 
 from cse_cli.errors import InputError
+from cse_cli.identity import identity
 from cse_cli.index.records import read_record
 from cse_cli.index.shard import Shard
 
+# Of an encoder's identity: how a difference is told, and what ends it.
+_DIFFERENCES = (
+    ("precision", "in {value}", "that --precision"),
+    ("fingerprint", "({value})", "that checkpoint"),
+    ("tokenizer", "with tokenizer {value}", "that tokenizer"),
+    ("max_length", "cut at {value} tokens", "that --max-length"),
+)
 MANIFEST = "index.json"
-SCHEMA = 1
+SCHEMA = 2
 
 
 @dataclass(frozen=True)
@@ -72,9 +80,9 @@ class Index:
         """The vector (D,) of a row, counted through all shards."""
         return self.shards[self._shard(row)].vectors[row - self.starts[self._shard(row)]]
 
-    def require(self, fingerprint: str, name: str) -> None:
-        """InputError unless the vectors were made by the encoder with this fingerprint."""
-        require_maker(self.folder, self.manifest, fingerprint, name)
+    def require(self, encoder: Any) -> None:
+        """InputError unless the vectors are those that `encoder` makes."""
+        require_maker(self.folder, self.manifest, identity(encoder), encoder.name)
 
     def _shard(self, row: int) -> int:
         return bisect_right(self.starts, row) - 1
@@ -93,13 +101,21 @@ def read_manifest(folder: Path) -> dict[str, Any] | None:
     return manifest
 
 
-def require_maker(folder: Path, manifest: Mapping[str, Any], fingerprint: str, name: str) -> None:
-    """InputError unless the index was made by the encoder with this fingerprint."""
-    if manifest["fingerprint"] != fingerprint:
-        raise InputError(
-            f"{folder} holds vectors of {manifest['model']} ({manifest['fingerprint'][:12]}), "
-            f"not of {name} ({fingerprint[:12]}); query it with that checkpoint, or build another"
-        )
+def require_maker(
+    folder: Path, manifest: Mapping[str, Any], maker: Mapping[str, Any], name: str
+) -> None:
+    """InputError unless the index was made by the encoder with the identity `maker`.
+
+    Precision comes first: it changes the weights, so it can change the fingerprint too.
+    """
+    made = manifest["maker"]
+    for key, told, remedy in _DIFFERENCES:
+        if made[key] != maker[key]:
+            held, given = (told.format(value=str(one[key])[:12]) for one in (made, maker))
+            raise InputError(
+                f"{folder} holds vectors of {manifest['model']} {held}, not of {name} {given}; "
+                f"use it with {remedy}, or build another"
+            )
 
 
 def _absence(folder: Path) -> str:
