@@ -12,12 +12,15 @@ from cse_cli.errors import OutputError
 def check_writable(path: str | Path) -> Path:
     """`path`, if a file can be made there: raises OutputError (exit 5) before any work is done."""
     path = Path(path)
-    if path.is_dir():
-        raise OutputError(f"cannot write {path}: it is a folder")
-    if not path.parent.is_dir():
-        raise OutputError(f"cannot write {path}: there is no folder {path.parent}")
-    if not os.access(path if path.exists() else path.parent, os.W_OK):
-        raise OutputError(f"cannot write {path}: permission denied")
+    try:
+        if path.is_dir():
+            raise OutputError(f"cannot write {path}: it is a folder")
+        if not path.parent.is_dir():
+            raise OutputError(f"cannot write {path}: there is no folder {path.parent}")
+        if not os.access(path if path.exists() else path.parent, os.W_OK):
+            raise OutputError(f"cannot write {path}: permission denied")
+    except OSError as error:  # a name that is too long
+        raise OutputError(f"cannot write {path}: {error.strerror or error}") from error
     return path
 
 
@@ -34,7 +37,7 @@ def whole_file(path: str | Path) -> Iterator[IO[bytes]]:
             with open(target, "wb") as file:
                 yield file
             return
-        temporary = target.with_name(f".{target.name}.{os.getpid()}.part")
+        temporary = target.with_name(f".{target.name[:50]}.{os.getpid()}.part")  # never too long
         try:
             with open(temporary, "wb") as file:
                 yield file

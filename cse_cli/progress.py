@@ -4,6 +4,7 @@ Standard output belongs to data. Bars are drawn on a terminal alone, and colour 
 (both are rich's doing); in a pipe or a log file every message is one plain line.
 """
 
+import os
 import sys
 from collections.abc import Iterable, Iterator
 from typing import TypeVar
@@ -40,12 +41,21 @@ def track(iterable: Iterable[T], total: int | None = None, label: str = "") -> I
     yield from bar(iterable, label, total=total, console=console, transient=True)
 
 
+def write_stderr(text: str) -> None:
+    """Write and flush `text`, unless nobody can read it: talk is no reason to end a command."""
+    try:
+        sys.stderr.write(text)
+        sys.stderr.flush()
+    except OSError:
+        # What is still buffered would fail once more when Python closes the stream.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
+
+
 def _line(message: str, label: str = "") -> None:
     if _silent:
         return
     if not sys.stderr.isatty():
-        sys.stderr.write(f"{label}{message}\n")
-        sys.stderr.flush()
+        write_stderr(f"{label}{message}\n")
         return
     from rich.console import Console
     from rich.text import Text

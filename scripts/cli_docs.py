@@ -23,8 +23,11 @@ Data goes to standard output, logs and progress to standard error. Exit codes: 0
 (`--fail-under`) failed, 2 usage or configuration, 3 an input is missing or unusable, 4 training
 diverged, 5 the output cannot be written, 70 a bug in cse, 130 and 143 interrupted.
 
-A setting's value comes from the first of: option, `CSE_*` variable, `--config FILE`, `[tool.cse]`
-in pyproject.toml, recipe, built-in default.
+`cse train` takes a setting from the first of: option, `CSE_*` variable, `--config FILE`,
+`[tool.cse]` in pyproject.toml, recipe, built-in default. Every other command takes its options'
+values from the command line; where it has such an option, an option left out comes from
+`CSE_DEVICE`, `CSE_THREADS`, `CSE_BATCH_TOKENS` or `CSE_FORMAT`, and the data folder from `CSE_DATA`
+or `data_dir` of `[tool.cse]`. `CSE_CACHE` is the folder of what is downloaded and kept.
 
 `--json` of every command that measures prints one document:
 

@@ -8,7 +8,8 @@ import torch
 
 from cse_cli.cli import training
 from cse_cli.errors import UsageError
-from cse_cli.training.precision import choose_device, out_of_memory
+from cse_cli.memory import out_of_memory
+from cse_cli.training.precision import choose_device
 from tests.runs import SMALL, train
 from tests.trainer import make_trainer
 
@@ -39,7 +40,7 @@ def given(
         (("--select", "stbs"), "--select stbs: .* did you mean 'stsb'"),
         (("--device", "mps"), "--device mps: auto, cpu, cuda or cuda:N is expected"),
         (("--seeds", "0,foo"), "--seeds 0,foo: a range such as 0-4"),
-        (("--seeds", "0-1", "--train-file", "-"), "standard input can be read only once"),
+        (("--seeds", "0-1", "--train-file", "-"), "standard input can be read once"),
         (("--jobs", 2), "--jobs is the number of --seeds"),
         (("--resume", "--overwrite", "--out", "run"), "--resume goes on .* leave one out"),
     ],

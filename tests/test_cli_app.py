@@ -4,7 +4,9 @@ import os
 import subprocess
 import sys
 
+import numpy as np
 import pytest
+import torch
 from typer.testing import CliRunner
 
 from cse_cli import __version__
@@ -70,6 +72,14 @@ def test_a_bug_is_one_line_that_names_the_log(capsys: pytest.CaptureFixture[str]
     os.unlink(log)
 
 
+def test_no_memory_is_told_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    for full in (lambda: torch.empty(1 << 60), lambda: np.empty(1 << 55)):
+        assert group.guarded(full) == 2
+        said = capsys.readouterr().err
+        assert said.startswith("error: out of memory")
+        assert "--batch-tokens" in said
+
+
 def test_interrupts_have_their_codes() -> None:
     def stop(error: BaseException) -> int:
         def fail() -> None:
@@ -81,8 +91,32 @@ def test_interrupts_have_their_codes() -> None:
     assert stop(group.Interrupted(143)) == 143
 
 
-def test_a_closed_pipe_ends_quietly() -> None:
-    command = f"{sys.executable} -m cse_cli methods | head -n 1"
-    result = subprocess.run(["bash", "-c", command], capture_output=True, text=True)
-    assert result.stdout.strip() == "simcse"
-    assert result.stderr == ""
+def shell(command: str) -> subprocess.CompletedProcess[str]:
+    command = f'cse() {{ {sys.executable} -m cse_cli "$@"; }}; {command}'
+    return subprocess.run(["bash", "-c", command], capture_output=True, text=True)
+
+
+@pytest.mark.parametrize("words", ["methods", "--help"])
+def test_a_closed_pipe_ends_quietly(words: str) -> None:
+    result = shell(f"set -o pipefail; cse {words} | sleep 0")
+    assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "out"),
+    [
+        ("cse methods simcse >&-", 0, ""),
+        ("cse methods simcse 2>&- <&- | head -n 1", 0, "simcse\n"),
+        ("cse methods ssl >&- 2>&-", 2, ""),
+        ("cse methods ssl 2> /dev/full", 2, ""),
+    ],
+)
+def test_closed_streams_change_nothing(command: str, code: int, out: str) -> None:
+    result = shell(command)
+    assert (result.returncode, result.stdout, result.stderr) == (code, out, "")
+
+
+def test_an_argument_that_is_no_text_is_told_before_any_work() -> None:
+    code, out, err = run("length-bias", "m", "--label", "caf\udce9")
+    assert (code, out) == (2, "")
+    assert err == r"error: the argument 'caf\udce9' is not text in utf-8" + "\n"

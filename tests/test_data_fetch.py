@@ -228,6 +228,20 @@ def test_senteval_is_unpacked_to_where_data_dir_wants_it(simcse, tmp_path, above
     assert os.listdir(out / "senteval") == ["downstream"]
 
 
+def test_what_a_killed_run_left_is_no_obstacle(simcse, tmp_path):
+    out, env = tmp_path / "o", simcse.environment(tmp_path)
+    work = out / ".cse-download-senteval"
+    for left in ("staged/STS/half", "arranged/downstream/STS/half"):
+        (work / left).mkdir(parents=True)
+    (work / "senteval.tar").write_bytes(tar_of(TASKS))
+    (work / "senteval.tar.older.partial").write_bytes(b"of another version")
+    run = cse("fetch", "senteval", "--out", str(out), env=env)
+    assert (run.returncode, run.stdout) == (0, f"{out / 'senteval'}\n")
+    assert contents(out / "senteval" / "downstream") == TASKS
+    assert os.listdir(out) == ["senteval"]
+    assert simcse.requests == []  # the archive itself was whole
+
+
 @pytest.mark.parametrize(
     ("archive", "said"),
     [

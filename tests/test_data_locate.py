@@ -58,3 +58,11 @@ def test_the_cache_folder(monkeypatch, tmp_path):
     assert cache_folder() == tmp_path / "own"
     assert fetched_folder() == tmp_path / "own" / "data"
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_home_of_nobody_is_an_input_error(monkeypatch):
+    with pytest.raises(InputError, match="--data-dir is '~nosuchuser/x'"):
+        resolve_data_dir("~nosuchuser/x")
+    monkeypatch.setenv("CSE_CACHE", "~nosuchuser/x")
+    with pytest.raises(InputError, match="CSE_CACHE is '~nosuchuser/x'"):
+        cache_folder()

@@ -236,6 +236,8 @@ def test_compressed_corpora_are_read_and_cut_ones_refused(tmp_path):
         corpus(tmp_path, data[:-20], "corpus.txt.gz")
     with pytest.raises(InputError, match=r"corpus\.txt\.gz"):
         corpus(tmp_path, b"plain text\n", "corpus.txt.gz")
+    with pytest.raises(InputError, match=r"corpus\.txt\.gz"):
+        corpus(tmp_path, data[:20] + b"\xff" * 20 + data[40:], "corpus.txt.gz")
 
 
 def test_csv_rows_are_counted_by_a_csv_reader(tmp_path):
@@ -244,6 +246,8 @@ def test_csv_rows_are_counted_by_a_csv_reader(tmp_path):
         rows = [["sent0", "sent1", "hard_neg"], ["a", 'say "hi", then\ngo', "c"], ["a", "b", "c"]]
         csv.writer(handle).writerows(rows)
     assert corpus(tmp_path, path.read_bytes(), "triplets.csv")["rows"] == (2, OK, "")
+    blanks = corpus(tmp_path, b"sent0,sent1\r\na\rb,c\r\n\r\nd,e\r\n\r\n", "triplets.csv")
+    assert blanks["rows"] == (2, OK, "")
     broken = corpus(tmp_path, b"sent0,sent1\na,b\nc\n", "triplets.csv")["rows"]
     assert broken == (2, FAILED, "line 3: 1 columns where the header has 2")
 
@@ -294,3 +298,11 @@ def test_the_command_takes_the_folder_of_the_variable(senteval, tmp_path):
     nothing = cse(CSE_CACHE=str(tmp_path / "empty"))
     assert (nothing.returncode, nothing.stdout) == (3, "")
     assert nothing.stderr.count("\n") == 1
+
+
+def test_the_command_takes_the_folder_of_the_project(senteval, tmp_path, monkeypatch):
+    (tmp_path / "pyproject.toml").write_text(f'[tool.cse]\ndata_dir = "{senteval}"\n')
+    monkeypatch.chdir(tmp_path)
+    run = cse()
+    assert (run.returncode, run.stderr) == (0, "")
+    assert "STS12" in run.stdout

@@ -77,3 +77,12 @@ def test_read_only_folder(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
     with pytest.raises(OutputError, match="permission denied"):
         check_writable(tmp_path / "x")
+
+
+def test_long_names(tmp_path: Path) -> None:
+    with pytest.raises(OutputError, match="name too long"):
+        check_writable(tmp_path / ("x" * 300))
+    path = tmp_path / ("x" * 255)
+    with whole_file(path) as file:
+        file.write(b"new")
+    assert path.read_bytes() == b"new"

@@ -1,5 +1,6 @@
 """Every view of a space against its definition, its limits, and the command around them."""
 
+import json
 import math
 import zlib
 from pathlib import Path
@@ -337,11 +338,24 @@ def test_the_plane_of_several_checkpoints(tiny_bert: Path, data: Path) -> None:
     ]
 
 
+def test_the_config_says_what_was_measured(
+    tiny_bert: Path, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CSE_DATA", str(data))
+    done = cse("geometry", tiny_bert, "--pooler", "mean", "--view", "plane", "--json")
+    config = json.loads(done.stdout)["config"]
+    assert config["data_dir"] == str(data)
+    (encoder,) = config["encoders"]
+    assert (encoder["source"], encoder["pooler"]) == (str(tiny_bert), "mean")
+    assert encoder["max_length"] == 64
+
+
 @pytest.mark.parametrize(
     ("extra", "code", "told"),
     [
         (["--view", "plain"], 2, "did you mean 'plane'?"),
         (["--align-threshold", ">5"], 2, "--align-threshold"),
+        (["--seed", "18446744073709551616"], 2, "--seed"),
         (["--corpus", "missing.txt"], 3, "missing.txt"),
         (["--corpus", "one.txt", "--view", "rank"], 3, "1 distinct"),
         (["--out", "g.bmp"], 2, ".png"),

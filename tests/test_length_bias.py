@@ -1,5 +1,6 @@
 """Length bias: the split correlations, the bootstrap without sorting, the bias at equal gold."""
 
+import json
 import math
 from collections import Counter
 from pathlib import Path
@@ -287,6 +288,19 @@ def test_json_names_threshold_and_unit(tiny_bert: Path, data: Path) -> None:
     assert {row["unit"] for row in in_tokens} == {"token"}
 
 
+def test_the_config_says_what_was_measured(
+    tiny_bert: Path, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CSE_DATA", str(data))
+    done = cse("length-bias", tiny_bert, "--tasks", "STS-B,", "--bootstrap", 2, "--json",
+               "--pooler", "cls", "--label", "x")  # fmt: skip
+    config = json.loads(done.stdout)["config"]
+    assert (config["data_dir"], config["tasks"]) == (str(data), ["STS-B"])
+    (encoder,) = config["encoders"]
+    assert (encoder["model"], encoder["source"]) == ("x", str(tiny_bert))
+    assert (encoder["pooler"], encoder["max_length"]) == ("cls", 64)
+
+
 def test_tokens_are_the_models_own(tiny_bert: Path, tmp_path: Path) -> None:
     lines = ["dog\tzq", "red dog\tzqzqzq", "cat\tcat"]  # unknown words fall into letters
     path = tmp_path / "senteval" / "downstream" / "STS" / "STSBenchmark" / "sts-test.csv"
@@ -308,6 +322,7 @@ def test_tokens_are_the_models_own(tiny_bert: Path, tmp_path: Path) -> None:
         (["--unit", "letter"], 2, "--unit"),
         (["--threshold", "-1"], 2, "--threshold"),
         (["--bootstrap", "0"], 2, "--bootstrap"),
+        (["--bootstrap", "1000000000000"], 2, "--bootstrap"),
         (["--out", "x.txt"], 2, ".png"),
         (["--data-dir", "missing"], 3, "missing"),
     ],

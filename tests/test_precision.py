@@ -30,10 +30,12 @@ def test_auto_follows_the_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_each_process_of_torchrun_takes_its_own_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
     assert choose_device("auto") == "cuda"
+    assert choose_device("cuda:1") == "cuda:1"
     monkeypatch.setenv("LOCAL_RANK", "3")
     assert choose_device("auto") == "cuda:3"
-    assert choose_device("cuda:1") == "cuda:1"
+    assert choose_device("cuda:0") == "cuda:3"  # what process 0 of an earlier run has recorded
     assert choose_device("cpu") == "cpu"
     with pytest.raises(UsageError, match="auto, cpu, cuda"):
         choose_device("gpu")

@@ -1,6 +1,7 @@
 """Logs and bars: standard error only, plain off a terminal, colourless with NO_COLOR."""
 
 import io
+import os
 import subprocess
 import sys
 
@@ -59,6 +60,16 @@ def test_a_long_line_is_not_broken(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = open_terminal(monkeypatch)
     log("x" * 200)
     assert "x" * 200 in terminal.getvalue()
+
+
+def test_a_reader_who_has_left_stops_nothing() -> None:
+    code = "from cse_cli.progress import log; log('x'); log('y'); print('done')"
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=writing, text=True)
+    os.close(writing)
+    assert (done.returncode, done.stdout) == (0, "done\n")
 
 
 def test_a_failing_loop_ends_its_bar(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -84,6 +84,28 @@ def test_only_line_feeds_end_lines(write):
     ]
 
 
+@pytest.mark.parametrize("ending", ["\n", "\r\n"], ids=["lf", "crlf"])
+@pytest.mark.parametrize(("name", "mark"), [("x.csv", ","), ("x.tsv", "\t")])
+def test_a_cr_alone_ends_no_row(write, name, mark, ending):
+    rows = ["text|note", "one\rstill|a", "two|b\r", "|", "\rthree"]
+    path = write(name, ending.join(rows).replace("|", mark) + ending)
+    assert read(path) == ["one\rstill", "two", "\rthree"]
+    last = [("one\rstill", "a"), ("two", "b\r" if ending == "\r\n" else "b")]
+    assert read(path, columns=["text", "note"]) == last
+
+
+def test_line_ends_inside_quotes_stay(write):
+    path = write("x.csv", 'text\r\n"one\r\nstill"\r\n"two\rstill"\r\nthree\r\n')
+    assert read(path) == ["one\r\nstill", "two\rstill", "three"]
+
+
+@pytest.mark.parametrize("size", [BLOCK - 6, BLOCK - 5, BLOCK - 4])
+@pytest.mark.parametrize("ending", ["\r", "\r\n"])
+def test_a_cr_at_the_end_of_a_block(write, size, ending):
+    path = write("x.csv", f"text\n{'w' * size}{ending}still\n")
+    assert "\n".join(read(path)) == f"{'w' * size}{ending}still".replace("\r\n", "\n")
+
+
 def test_a_line_longer_than_blocks_is_whole(write):
     long = "word " * BLOCK
     assert read(write("x.txt", f"one\n{long}\ntwo\n")) == ["one", long, "two"]
@@ -192,7 +214,7 @@ def test_rows_that_each_lack_a_column(write, name):
         read(path, columns=["s", "t"])
 
 
-@pytest.mark.parametrize("name", ["utf-9", "base64", "undefined"])
+@pytest.mark.parametrize("name", ["utf-9", "base64", "undefined", "unicode_escape", "UTF7"])
 def test_unknown_encodings(write, name):
     with pytest.raises(UsageError, match=f"unknown encoding '{name}'"):
         read(write("x.txt", "a\n"), encoding=name)

@@ -2,14 +2,17 @@
 
 import json
 import math
+import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
 from cse_cli.cli.report import check_output, parse_gates, report, report_frame
-from cse_cli.cli.stdout import write_stdout
+from cse_cli.cli.stdout import ReaderGone, write_stdout
 from cse_cli.errors import GateError, OutputError, UsageError
 from cse_cli.results import Table
 
@@ -83,6 +86,12 @@ def test_gates_that_make_no_sense_are_usage_errors(gate: str, told: str) -> None
         parse_gates([gate], TASKS)
 
 
+def test_an_average_that_is_not_there_is_told_beforehand() -> None:
+    with pytest.raises(UsageError, match="no average"):
+        parse_gates(["75"], TASKS, average=False)
+    assert parse_gates(["75"], TASKS[:1], average=False)
+
+
 def test_tasks_without_an_average_have_no_gate_on_it() -> None:
     made = Table()
     for task in TASKS:
@@ -143,6 +152,30 @@ def test_full_standard_output_is_an_output_error(monkeypatch: pytest.MonkeyPatch
         monkeypatch.setattr(sys, "stdout", full)
         with pytest.raises(OutputError, match="cannot write standard output: No space left"):
             write_stdout("x")
+
+
+@contextmanager
+def unread(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Standard output is a pipe without a reader."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    with open(writing, "w") as pipe:
+        monkeypatch.setattr(sys, "stdout", pipe)
+        yield
+
+
+def test_without_a_reader_a_stream_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    with unread(monkeypatch), pytest.raises(ReaderGone):
+        write_stdout("x")
+
+
+def test_without_a_reader_the_file_and_the_gates_stay(
+    table: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "x.csv"
+    with unread(monkeypatch), pytest.raises(GateError):
+        report(table, command="x", config={}, output=path, fail_under=["STS-B=99"])
+    assert path.read_text().startswith("model,task")
 
 
 def test_characters_the_terminal_lacks_do_not_stop_a_table(

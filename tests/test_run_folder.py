@@ -10,7 +10,6 @@ from cse_cli.cli import training
 from cse_cli.errors import DivergedError, UsageError
 from cse_cli.training.folder import RunFolder
 from cse_cli.training.metrics import COLLAPSE_STEPS, Guard
-from cse_cli.training.precision import choose_device
 from tests.runs import SMALL, last_state, rows, train
 
 
@@ -139,15 +138,6 @@ def test_standard_input_is_for_one_process(
     result = train(*given, "--train-file", "-")
     assert result.exit_code == 2
     assert "by one process" in result.stderr
-
-
-def test_every_process_has_the_gpu_of_its_own_number(monkeypatch: pytest.MonkeyPatch) -> None:
-    import torch
-
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-    monkeypatch.setenv("LOCAL_RANK", "1")
-    assert choose_device("cuda") == choose_device("cuda:0") == "cuda:1"
 
 
 def test_steps_on_the_way_to_a_collapse_are_remembered(given: tuple[object, ...]) -> None:

@@ -124,6 +124,15 @@ def test_nothing_to_measure_is_an_error() -> None:
         measure(FakeStream(), [])
 
 
+def test_states_that_are_no_numbers_are_told() -> None:
+    class Broken(FakeStream):
+        def of(self, text: str) -> np.ndarray:
+            return super().of(text) * (np.nan if text == "abc" else 1)
+
+    with pytest.raises(InputError, match="NaN or infinite states"):
+        measure(Broken(), ["ab", "abc"])
+
+
 def test_states_are_let_go_group_by_group() -> None:
     alive: list[weakref.ref] = []
 

@@ -1,5 +1,6 @@
 """The STS readers: the published counts, SentEval's quirks, and every fault told by its line."""
 
+import gzip
 from pathlib import Path
 
 import numpy as np
@@ -200,3 +201,13 @@ def test_own_pairs_that_cannot_be_used(tmp_path: Path, text: str, told: str) -> 
 def test_own_pairs_must_exist(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"cannot read .*none\.tsv: No such file"):
         load_pairs_file(tmp_path / "none.tsv")
+
+
+def test_own_pairs_may_be_packed(tmp_path: Path) -> None:
+    path, text = tmp_path / "p.tsv.gz", b"1\ta\tb\n2\tc\td\n"
+    path.write_bytes(gzip.compress(text))
+    assert load_pairs_file(path).a == ["a", "c"]
+    for broken in (gzip.compress(text)[:-9], text, b""):
+        path.write_bytes(broken)
+        with pytest.raises(InputError, match=r"p\.tsv\.gz"):
+            load_pairs_file(path)

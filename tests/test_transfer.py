@@ -109,6 +109,8 @@ def test_trec_drops_the_fine_class_only(tmp_path: Path, data: Path) -> None:
         ("MRPC", "MRPC/msr_paraphrase_train.txt", b"head\n1\t1\t2\t\xe9\tb\n", "line 2: not utf-8"),
         ("MPQA", "MPQA/mpqa.neg", "bad\nworse\n".encode("utf-16"), "line 1: not latin-1"),
         ("CR", "CR/custrev.pos", b"", "is empty"),
+        ("MRPC", "MRPC/msr_paraphrase_train.txt", b"head\n", "train.txt has no row"),
+        ("SICK-E", "SICK/SICK_trial.txt", b"head\r\n", "trial.txt has no row"),
     ],
 )
 def test_a_broken_file_is_one_line(
@@ -298,10 +300,27 @@ def test_gates(tiny_bert: Path, data: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--tasks", "SST5,SICK-E", "--fail-under", "75"), "no average"),
+        (("--tasks", "SICK-E,SICK-R", "--fail-under", "75"), "no average"),
+        (("--tasks", "SICK-R", "--layers", "all", "--out", "l.png"), "no task here has one"),
+    ],
+)
+def test_what_cannot_end_well_is_told_before_a_model_is_loaded(
+    data: Path, words: tuple[str, ...], message: str
+) -> None:
+    result = run("no/such/model", "--data-dir", data, *words)
+    assert result.exit_code == 2
+    assert message in result.stderr
+
+
+@pytest.mark.parametrize(
     ("words", "code", "message"),
     [
         (("--tasks", "TRECK"), 2, "did you mean 'TREC'"),
         (("--classifier", "lbgfs"), 2, "did you mean 'lbfgs'"),
+        (("--threads", "3000000000"), 2, "--threads"),
         (("--layers", "two"), 2, "'all', or layer numbers"),
         (("--layers", "9", "--tasks", "CR", "--fast"), 2, "has the layers 0 … 2"),
         (("--out", "x.png"), 2, "give --layers all"),

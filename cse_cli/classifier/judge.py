@@ -14,7 +14,7 @@ from torch import Tensor
 
 from cse_cli.classifier import Outcome, Part, Solver, nested, three_way, train_test
 from cse_cli.data.transfer import TransferData
-from cse_cli.errors import InputError
+from cse_cli.finite import require_finite
 from cse_cli.results import Table
 
 Encode = Callable[[Sequence[str]], Tensor]
@@ -37,13 +37,7 @@ def features(encode: Encode, data: TransferData, model: str) -> dict[str, Tensor
     """
     sides = [side for split in data.splits.values() for side in (split.a, split.b)]
     texts = [text for side in sides for text in side]
-    vectors = encode(texts)
-    broken = (~vectors.isfinite()).any(dim=1).nonzero()[:, 0].tolist()
-    if broken:
-        raise InputError(
-            f"{model} gives NaN or infinite vectors for {len(broken)} of {len(texts)} texts of "
-            f"{data.name}, first '{texts[broken[0]][:60]}': the checkpoint is damaged"
-        )
+    vectors = require_finite(encode(texts), texts, model)
     pieces = iter(vectors.split([len(side) for side in sides]))
     return {name: _row(next(pieces), next(pieces)) for name in data.splits}
 

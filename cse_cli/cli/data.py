@@ -93,7 +93,7 @@ def data_fetch(
 
     Example: export CSE_DATA=$(cse data fetch senteval)
     """
-    from cse_cli.cli.stdout import write_stdout
+    from cse_cli.cli.stdout import print_result
     from cse_cli.data.catalog import dataset
     from cse_cli.data.fetch import fetch
     from cse_cli.data.locate import fetched_folder
@@ -109,7 +109,7 @@ def data_fetch(
         path = fetch(wanted, folder)
         landed.append({"name": wanted.name, "path": str(path)})
         if not json:
-            write_stdout(f"{path}\n")
+            print_result(f"{path}\n")
     if json:
         import pandas as pd
 
@@ -141,14 +141,15 @@ def data_verify(
     """
     import pandas as pd
 
+    from cse_cli.cli.inputs import data_folder
     from cse_cli.cli.report import check_output, report_frame
     from cse_cli.data.checks import failures
-    from cse_cli.data.locate import fetched_folder, resolve_data_dir
+    from cse_cli.data.locate import fetched_folder
     from cse_cli.data.verify import verify
     from cse_cli.errors import InputError
 
     check_output(output)
-    chosen = paths or [resolve_data_dir() or fetched_folder()]
+    chosen = paths or [data_folder(None) or fetched_folder()]
     checks = [check for path in chosen for check in verify(path)]
     report_frame(
         pd.DataFrame([check.as_dict() for check in checks], dtype=object),

@@ -16,6 +16,7 @@ from cse_cli.cli.options import (
     Models,
     Printing,
     choice,
+    listed,
 )
 from cse_cli.errors import InputError, UsageError, suggestion
 
@@ -138,7 +139,7 @@ def _evaluate(
     corpus: Sequence[str],
 ) -> tuple["Table", list[dict[str, Any]]]:
     """The rows of all models, and what each encoder turned out to be."""
-    from cse_cli.cli.inputs import open_encoder
+    from cse_cli.cli.inputs import describe, open_encoder
     from cse_cli.progress import log
     from cse_cli.results import Table
     from cse_cli.tasks.sts import evaluate_sts
@@ -155,15 +156,7 @@ def _evaluate(
                 encode, pairs, model=name, split=split, pooler=encoder.pooler, detail=detail
             )
         )
-        encoders.append(
-            {
-                "model": name,
-                "source": given,
-                "pooler": encoder.pooler,
-                "max_length": encoder.max_length,
-                "normalize": encoder.normalize,
-            }
-        )
+        encoders.append(describe(encoder, given) | {"model": name})
     return table, encoders
 
 
@@ -172,7 +165,7 @@ def _choose_tasks(names: Sequence[str] | None, split: str, *, demo: bool) -> lis
     from cse_cli.data.builtin import DEMO_TASK
     from cse_cli.data.sts import STS_COUNTS, STS_TASKS
 
-    asked = [name.strip() for text in names or () for name in text.split(",") if name.strip()]
+    asked = listed("--tasks", names)
     known = {task.lower(): task for task in (*STS_TASKS, DEMO_TASK)}
     for name in asked:
         if name.lower() not in known:

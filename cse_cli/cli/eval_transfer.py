@@ -14,6 +14,7 @@ from cse_cli.cli.options import (
     FailUnder,
     Loading,
     Models,
+    listed,
 )
 from cse_cli.cli.probes import Labels, Outputs, labelled
 from cse_cli.cli.report import parse_gates
@@ -67,7 +68,8 @@ def eval_transfer(
     fitting.check(outputs.out)
     names, folder = labelled(models, labels), data_folder(data_dir)
     data = _load(folder, tasks)
-    gates = parse_gates(fail_under, [one.name for one in data])
+    given = [one.name for one in data]
+    gates = parse_gates(fail_under, given, average=any(task in TRANSFER_TASKS for task in given))
     probe = LinearProbe(
         "eval-transfer", "SentEval transfer", folder, data, evaluate_transfer, TRANSFER_TASKS
     )
@@ -87,7 +89,7 @@ def _load(folder: Path | None, names: Sequence[str] | None) -> "list[TransferDat
 
     everything = (*TRANSFER_TASKS, *EXTRA_TASKS)
     known = {_plain(task): task for task in everything}
-    asked = [name.strip() for text in names or () for name in text.split(",") if name.strip()]
+    asked = listed("--tasks", names)
     for name in asked:
         if name != ALL and _plain(name) not in known:
             raise UsageError(f"--tasks: unknown task '{name}'; {suggestion(name, everything)}")

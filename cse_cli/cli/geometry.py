@@ -13,6 +13,7 @@ from cse_cli.cli.options import (
     Loading,
     Models,
     choice,
+    listed,
 )
 from cse_cli.cli.probes import (
     Labels,
@@ -64,7 +65,10 @@ AlignThreshold = Annotated[
     ),
 ]
 Seed = Annotated[
-    int, typer.Option("--seed", metavar="N", min=0, help="Of the random batches and the noise.")
+    int,
+    typer.Option(
+        "--seed", metavar="N", min=0, max=2**32 - 1, help="Of the random batches and the noise."
+    ),
 ]
 
 
@@ -96,14 +100,15 @@ def geometry(
     names, chosen = labelled(models, labels), _views(views)
     sentences = _sentences(corpus)
     settings = {"views": chosen, "threshold": align_threshold, "seed": seed}
-    task, pairs = stsb_pairs(data_folder(data_dir), "test")
+    folder = data_folder(data_dir)
+    task, pairs = stsb_pairs(folder, "test")
     finish(
         _probe(names, loading, task, pairs, {**settings, "corpus": sentences}),
         outputs,
         command="geometry",
         config={
             "checkpoints": names,
-            "data_dir": data_dir,
+            "data_dir": folder,
             "corpus": corpus,
             **settings,
             **asdict(loading),
@@ -113,7 +118,7 @@ def geometry(
 
 def _views(names: Sequence[str] | None) -> list[str]:
     """The views asked for, each once and in their order; all by default."""
-    asked = [name.strip() for text in names or () for name in text.split(",")]
+    asked = listed("--view", names)
     for name in asked:
         if name not in VIEWS:
             raise UsageError(f"--view '{name}' is unknown: {suggestion(name, VIEWS)}")
@@ -137,11 +142,13 @@ def _probe(
 ) -> Probe:
     from functools import partial
 
+    from cse_cli.cli.inputs import describe
     from cse_cli.results import Table
     from cse_cli.tasks.geometry import geometry as measure
 
-    table = Table()
+    table, encoders = Table(), []
     for label, encoder in open_each(models, loading):
+        encoders.append(describe(encoder, models[label]))
         encode = partial(encoder.encode, progress=True)
         table.extend(measure(encode, pairs, model=label, task=task, **settings))
 
@@ -151,7 +158,7 @@ def _probe(
         return draw_geometry(table, settings["views"])
 
     sections = [(note(title, task), part) for title, part in _sections(table) if len(part)]
-    return Probe(table, sections, draw, _curves(table))
+    return Probe(table, sections, draw, _curves(table), encoders)
 
 
 SINGLE = (

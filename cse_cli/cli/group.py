@@ -1,6 +1,5 @@
 """How a command ends: exit codes and one clear line, for every way it can fail."""
 
-import contextlib
 import os
 import sys
 import tempfile
@@ -11,7 +10,10 @@ from typing import Any
 
 import typer.core
 
-from cse_cli.errors import CseError
+from cse_cli.cli.stdout import ReaderGone, print_result
+from cse_cli.errors import CseError, UsageError
+from cse_cli.memory import out_of_memory
+from cse_cli.progress import write_stderr
 
 INTERNAL = 70
 
@@ -31,7 +33,14 @@ class CseGroup(typer.core.TyperGroup):
         """Run the command line `args`; always ends by SystemExit."""
         options["standalone_mode"] = False
         run = super().main
-        sys.exit(guarded(lambda: run(args, *rest, **options)))
+        words = sys.argv[1:] if args is None else list(args)
+
+        def checked() -> Any:
+            _check_text(words)
+            return run(words, *rest, **options)
+
+        _open_streams()
+        sys.exit(guarded(checked))
 
 
 def guarded(run: Callable[[], Any]) -> int:
@@ -47,31 +56,51 @@ def guarded(run: Callable[[], Any]) -> int:
         return _say("interrupted", stop.code)
     except typer.Exit as stop:
         return int(stop.exit_code)
-    except BrokenPipeError:
-        # The reader went away; what is still buffered has nowhere to go.
-        with contextlib.suppress(OSError):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except ReaderGone:
         return 0
+    except SystemExit as stop:
+        if isinstance(stop.__context__, BrokenPipeError):  # of a help page; Typer makes it a 1
+            return 0
+        raise
     except Exception as error:
         told = getattr(error, "format_message", None)
         if told is not None:  # the command-line parser's own errors
             return _usage(told(), getattr(error, "exit_code", 2))
+        if out_of_memory(error):
+            return _say("out of memory; encoding needs less with a lower --batch-tokens", 2)
         return _bug(error)
+
+
+def _open_streams() -> None:
+    """Put the null device where a standard stream is closed (`cse … >&-`)."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115
+
+
+def _check_text(words: Sequence[str]) -> None:
+    """UsageError for an argument with bytes that are no text: no file or table could hold it."""
+    for word in words:
+        try:
+            word.encode()
+        except UnicodeEncodeError:
+            raise UsageError(
+                f"the argument {word!a} is not text in {sys.getfilesystemencoding()}"
+            ) from None
 
 
 def _usage(message: str, code: int) -> int:
     """A parser error in one line; asking for nothing at all shows the help instead."""
     if not message or message.lstrip().startswith("Usage"):
         if message:
-            sys.stdout.write(message + "\n")
+            print_result(message + "\n")
         return code
     return _say(" ".join(message.split()), code)
 
 
 def _say(message: str, code: int) -> int:
-    if not message.strip():
-        return code
-    sys.stderr.write(f"error: {' '.join(message.split())}\n")
+    if message.strip():
+        write_stderr(f"error: {' '.join(message.split())}\n")
     return code
 
 

@@ -1,7 +1,7 @@
 """What evaluating commands start from: the data folder and an open encoder."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from cse_cli.encoder import Encoder
@@ -58,3 +58,14 @@ def open_encoder(
         device=device,
         batch_tokens=batch_tokens,
     )
+
+
+def describe(encoder: "Encoder", given: str) -> dict[str, Any]:
+    """What the encoder `given` on the command line turned out to be, for the table's `config`."""
+    return {
+        "model": encoder.name,
+        "source": given,
+        "pooler": encoder.pooler,
+        "max_length": encoder.max_length,
+        "normalize": encoder.normalize,
+    }

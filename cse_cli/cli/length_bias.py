@@ -13,6 +13,7 @@ from cse_cli.cli.options import (
     Loading,
     Models,
     choice,
+    listed,
 )
 from cse_cli.cli.probes import (
     Labels,
@@ -59,7 +60,13 @@ Unit = Annotated[
 ]
 Resamples = Annotated[
     int,
-    typer.Option("--bootstrap", metavar="N", min=1, help="Resamples behind the 95 % bands."),
+    typer.Option(
+        "--bootstrap",
+        metavar="N",
+        min=1,
+        max=10_000,  # each holds a number a pair: 400 MB on SICK-R
+        help="Resamples behind the 95 % bands.",
+    ),
 ]
 Seed = Annotated[int, typer.Option("--seed", metavar="N", min=0, help="Of the resamples.")]
 
@@ -89,8 +96,8 @@ def length_bias(
     from cse_cli.cli.inputs import data_folder
 
     outputs.check()
-    names = labelled(models, labels)
-    pairs = _load(data_folder(data_dir), tasks)
+    names, folder = labelled(models, labels), data_folder(data_dir)
+    pairs = _load(folder, tasks)
     settings = {"threshold": threshold, "unit": unit, "resamples": resamples, "seed": seed}
     finish(
         _probe(names, loading, pairs, settings),
@@ -98,7 +105,7 @@ def length_bias(
         command="length-bias",
         config={
             "checkpoints": names,
-            "data_dir": data_dir,
+            "data_dir": folder,
             "tasks": list(pairs),
             **settings,
             **asdict(loading),
@@ -112,7 +119,7 @@ def _load(folder: Path | None, names: Sequence[str] | None) -> "dict[str, dict[s
     from cse_cli.progress import warn
 
     known = {task.lower(): task for task in STS_TASKS}
-    asked = [name.strip() for text in names or () for name in text.split(",")]
+    asked = listed("--tasks", names)
     for name in asked:
         if name.lower() not in known:
             raise UsageError(f"--tasks: unknown task '{name}'; {suggestion(name, STS_TASKS)}")
@@ -138,11 +145,13 @@ def _probe(
 ) -> Probe:
     from functools import partial
 
+    from cse_cli.cli.inputs import describe
     from cse_cli.results import Table
     from cse_cli.tasks.length_bias import length_bias as measure
 
-    table = Table()
+    table, encoders = Table(), []
     for label, encoder in open_each(models, loading):
+        encoders.append(describe(encoder, models[label]))
         lengths = _lengths(encoder, settings["unit"])
         encode = partial(encoder.encode, progress=True)
         table.extend(measure(encode, lengths, pairs, model=label, **settings))
@@ -152,7 +161,7 @@ def _probe(
 
         return draw_length_bias(table)
 
-    return Probe(table, _sections(table, settings), draw, _curves(table))
+    return Probe(table, _sections(table, settings), draw, _curves(table), encoders)
 
 
 def _lengths(encoder: "Encoder", unit: str) -> Callable[[list[str]], list[int]]:

@@ -101,20 +101,24 @@ class LinearProbe:
         outputs: Outputs,
         gates: Sequence["Gate"],
     ) -> None:
-        """Measure everything, print and draw it, then compare it with the gates."""
+        """Measure everything, print and draw it, then compare it with the gates.
+
+        Raises UsageError for a figure where no task has an accuracy to draw.
+        """
         from cse_cli.cli.report import check_gates
         from cse_cli.results import Table
 
+        if outputs.out is not None and not any(data.classes for data in self.tasks):
+            raise UsageError("--out draws accuracy over the layers, and no task here has one")
         table, encoders = self._measure(models, loading, fitting)
         config = {
-            "encoders": encoders,
             "data_dir": self.data_dir,
             "tasks": [data.name for data in self.tasks],
             **asdict(fitting),
             "layers": parse_layers(fitting.layers),
             **asdict(loading),
         }
-        finish(self._probe(table, fitting), outputs, command=self.command, config=config)
+        finish(self._probe(table, encoders, fitting), outputs, command=self.command, config=config)
         headlines = ("dev_accuracy", "dev_pearson") if fitting.dev else ("accuracy", "pearson")
         check_gates(Table([row for row in table if row.metric in headlines]), gates, None)
 
@@ -123,6 +127,7 @@ class LinearProbe:
     ) -> tuple["Table", list[dict[str, Any]]]:
         """The rows of all models, layers and tasks, and what each encoder turned out to be."""
         from cse_cli.classifier.judge import add_averages
+        from cse_cli.cli.inputs import describe
         from cse_cli.embedding_cache import CachedEncoder, embedding_cache
         from cse_cli.results import Table
 
@@ -132,7 +137,7 @@ class LinearProbe:
         table, encoders, asked = Table(), [], parse_layers(fitting.layers)
         with embedding_cache(keep=not fitting.no_cache) as folder:
             for label, encoder in open_each(models, loading):
-                encoders.append(_describe(encoder, models[label]))
+                encoders.append(describe(encoder, models[label]))
                 cached, layers = (
                     CachedEncoder(encoder, folder),
                     _layers(asked, encoder),
@@ -144,7 +149,7 @@ class LinearProbe:
                     add_averages(table, self.averaged, model=label, layer=layer)
         return table, encoders
 
-    def _probe(self, table: "Table", fitting: Fitting) -> Probe:
+    def _probe(self, table: "Table", encoders: Sequence[dict[str, Any]], fitting: Fitting) -> Probe:
         metric = "dev_accuracy" if fitting.dev else "accuracy"
         title = f"{self.title} by {fitting.classifier}{', fast' if fitting.fast else ''}"
 
@@ -154,17 +159,7 @@ class LinearProbe:
             return draw_layers(table, metric, title)
 
         curves = [] if fitting.layers is None else _curves(table, metric)
-        return Probe(table, sections(table, title), draw, curves)
-
-
-def _describe(encoder: "Encoder", given: str) -> dict[str, Any]:
-    return {
-        "model": encoder.name,
-        "source": given,
-        "pooler": encoder.pooler,
-        "max_length": encoder.max_length,
-        "normalize": encoder.normalize,
-    }
+        return Probe(table, sections(table, title), draw, curves, encoders)
 
 
 def _layers(asked: Sequence[int] | str | None, encoder: "Encoder") -> Sequence[int | None]:

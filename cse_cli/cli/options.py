@@ -34,6 +34,17 @@ def choice(option: str, known: Sequence[str]) -> dict[str, Any]:
     return {"callback": check, "autocompletion": complete, "metavar": "|".join(known)}
 
 
+def listed(option: str, values: Sequence[str] | None) -> list[str]:
+    """The names given with an option that takes several, by repetition or with commas between.
+
+    None where it was not given; UsageError where it was, but names nothing.
+    """
+    names = [name.strip() for text in values or () for name in text.split(",") if name.strip()]
+    if values and not names:
+        raise UsageError(f"{option} names nothing; give a name or leave it out")
+    return names
+
+
 Models = Annotated[
     list[str],
     typer.Argument(
@@ -111,6 +122,7 @@ Threads = Annotated[
         envvar="CSE_THREADS",
         metavar="N",
         min=1,
+        max=1024,
         help="Processor threads; else one for every core.",
         rich_help_panel=ENCODING_PANEL,
         show_default=False,

@@ -14,6 +14,7 @@ from cse_cli.cli.options import (
     FailUnder,
     Loading,
     Models,
+    listed,
 )
 from cse_cli.cli.probes import Labels, Outputs, labelled
 from cse_cli.cli.report import parse_gates
@@ -74,7 +75,7 @@ def _load(folder: Path | None, names: Sequence[str] | None) -> "list[TransferDat
     from cse_cli.data.probing import PROBING_TASKS, load_probing, probing_file, probing_task
     from cse_cli.progress import log, warn
 
-    asked = [name.strip() for text in names or () for name in text.split(",") if name.strip()]
+    asked = listed("--tasks", names)
     chosen = {probing_task(name) for name in asked}
     if folder is None:
         from cse_cli.data.builtin import DEMO_NOTICE

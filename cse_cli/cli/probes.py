@@ -60,13 +60,15 @@ class Probe:
     """What a probing command ends with: a table, its reading for people, and a picture.
 
     `table` holds every number (JSON, CSV). `sections` are (title, table or frame) for people,
-    `draw` makes the figure, `curves` are (name, values) for a terminal without one.
+    `draw` makes the figure, `curves` are (name, values) for a terminal without one, `encoders`
+    what each encoder turned out to be (`inputs.describe`), which joins the config.
     """
 
     table: "Table"
     sections: Sequence[tuple[str, "Table | pd.DataFrame"]]
     draw: Callable[[], "Figure"]
     curves: Sequence[tuple[str, Sequence[float]]] = field(default_factory=list)
+    encoders: Sequence[dict[str, Any]] = field(default_factory=list)
 
 
 def labelled(models: Sequence[str], labels: Sequence[str] | None) -> dict[str, str]:
@@ -175,14 +177,15 @@ class Outputs(Printing):
 def finish(probe: Probe, outputs: Outputs, *, command: str, config: Mapping[str, Any]) -> None:
     """Print the table, write `--output` and the figure; on a terminal without one, sparklines."""
     from cse_cli.cli.report import EXTENSIONS
-    from cse_cli.cli.stdout import write_stdout
+    from cse_cli.cli.stdout import print_result
     from cse_cli.files import whole_file
     from cse_cli.progress import log
     from cse_cli.sparkline import sparklines
 
+    config = {**config, "encoders": probe.encoders} if probe.encoders else config
     chosen = "json" if outputs.json else outputs.format
     terminal = sys.stdout.isatty()
-    write_stdout(_text(probe, chosen, command, config, terminal))
+    print_result(_text(probe, chosen, command, config, terminal))
     if outputs.output is not None:
         kind = EXTENSIONS[outputs.output.suffix.lower()]
         with whole_file(outputs.output) as file:

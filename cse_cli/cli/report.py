@@ -6,12 +6,12 @@ file's extension; `--fail-under` then decides about exit code 1.
 
 import math
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cse_cli.cli.stdout import write_stdout
+from cse_cli.cli.stdout import print_result
 from cse_cli.errors import GateError, UsageError, suggestion
 
 if TYPE_CHECKING:
@@ -50,6 +50,7 @@ def report(
         GateError: a score is below its gate; table and file are out by then.
     """
     from cse_cli.render import render
+    from cse_cli.results import AVERAGE
 
     def text(format: str, terminal: bool) -> str:
         """The table in one of the formats."""
@@ -63,7 +64,8 @@ def report(
             terminal=terminal,
         )
 
-    gates = parse_gates(fail_under, dict.fromkeys(row.task for row in table))
+    tasks = dict.fromkeys(row.task for row in table)
+    gates = parse_gates(fail_under, tasks, average=AVERAGE in tasks)
     _emit(text, "json" if json else format, output)
     check_gates(table, gates, headline)
 
@@ -106,10 +108,13 @@ class Gate:
     minimum: float
 
 
-def parse_gates(values: Sequence[str] | None, tasks: Iterable[str]) -> list[Gate]:
+def parse_gates(
+    values: Sequence[str] | None, tasks: Collection[str], *, average: bool = True
+) -> list[Gate]:
     """The gates of `--fail-under`: `75` is about the average, `STS-B=80` about one of `tasks`.
 
-    Raises UsageError for what is no number and for a task that is not evaluated.
+    A single task is its own average; several may have none (`average`). Raises UsageError for what
+    is no number, for a task that is not evaluated and for an average that is not there.
     """
     from cse_cli.results import AVERAGE
 
@@ -124,6 +129,8 @@ def parse_gates(values: Sequence[str] | None, tasks: Iterable[str]) -> list[Gate
                 f"{suggestion(task, known.values())}"
             )
         gates.append(Gate(name, _minimum(value, number)))
+        if name == AVERAGE and len(tasks) > 1 and not average:
+            raise UsageError("--fail-under: these tasks have no average; gate one, as TASK=SCORE")
     return gates
 
 
@@ -156,9 +163,7 @@ def _gated_rows(table: "Table", gate: Gate, headline: str | None) -> list["Row"]
     if headline is not None:
         rows = [row for row in rows if row.metric == headline]
     tasks = {row.task for row in rows}
-    if gate.task == AVERAGE and tasks and AVERAGE not in tasks:
-        if len(tasks) > 1:
-            raise UsageError("--fail-under: these tasks have no average; gate one, as TASK=SCORE")
+    if gate.task == AVERAGE and AVERAGE not in tasks:
         return rows
     return [row for row in rows if row.task == gate.task]
 
@@ -167,7 +172,7 @@ def _emit(text: Callable[[str, bool], str], format: str, output: Path | None) ->
     from cse_cli.files import whole_file
 
     check_output(output)
-    write_stdout(text(format, sys.stdout.isatty()))
+    print_result(text(format, sys.stdout.isatty()))
     if output is not None:
         with whole_file(output) as file:
             file.write(text(_extension_format(output), False).encode())

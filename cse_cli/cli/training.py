@@ -157,10 +157,11 @@ def on_this_machine(run: Run, *, resume: bool = False) -> Run:
 def train_into(run: Run, out: Path, *, overwrite: bool = False, resume: bool = False) -> Any:
     """Train `run` into the folder `out`; what the loop remembered at the end."""
     from cse_cli.cli.train_view import TrainView
+    from cse_cli.memory import out_of_memory
     from cse_cli.training import distributed
     from cse_cli.training.folder import RunFolder
     from cse_cli.training.loop import Stopped
-    from cse_cli.training.precision import make_deterministic, out_of_memory
+    from cse_cli.training.precision import make_deterministic
     from cse_cli.training.record import config_toml
     from cse_cli.training.setup import build
 

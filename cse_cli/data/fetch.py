@@ -19,6 +19,8 @@ from cse_cli.data.catalog import REPOSITORY, Dataset
 from cse_cli.data.hub import download, in_hub_cache
 from cse_cli.errors import InputError, OutputError
 
+STAGED, ARRANGED = "staged", "arranged"  # what is unpacked, before it takes its place
+
 
 def fetch(dataset: Dataset, out: Path) -> Path:
     """Bring one dataset into the folder `out`; returns the path it landed on.
@@ -37,7 +39,7 @@ def fetch(dataset: Dataset, out: Path) -> Path:
         if not target.exists():
             file = in_hub_cache(REPOSITORY, dataset.file)
             file = file or download(REPOSITORY, dataset.file, work)
-            staged = work / "staged"
+            staged = work / STAGED
             if dataset.is_archive:
                 unpack(file, staged)
                 staged = _senteval_layout(staged, dataset.file)
@@ -49,21 +51,35 @@ def fetch(dataset: Dataset, out: Path) -> Path:
 
 @contextmanager
 def _work_folder(work: Path) -> Iterator[Path]:
-    """A locked folder beside the target; it outlives the block only to keep a broken download."""
+    """A locked folder beside the target; it outlives the block only to keep a broken download.
+
+    What a run unpacked there before it was killed is removed, what it downloaded is kept.
+    """
     lock = work.with_suffix(".lock")
     try:
         work.parent.mkdir(parents=True, exist_ok=True)
         with WeakFileLock(lock):
             work.mkdir(exist_ok=True)
+            for left in (work / STAGED, work / ARRANGED):
+                _remove(left)
+            done = False
             try:
                 yield work
+                done = True
             finally:
-                if not any(part.stat().st_size for part in work.glob("*.partial")):
+                if done or not any(part.stat().st_size for part in work.glob("*.partial")):
                     shutil.rmtree(work, ignore_errors=True)
                     lock.unlink(missing_ok=True)
     except OSError as error:
         reason = error.strerror or error
         raise OutputError(f"cannot write {work.parent} ({reason}); choose another --out") from error
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def _senteval_layout(unpacked: Path, archive: str) -> Path:
@@ -77,7 +93,7 @@ def _senteval_layout(unpacked: Path, archive: str) -> Path:
     tasks = landmarks[0].parent
     if tasks.name == "downstream":
         return tasks.parent
-    root = unpacked.with_name("arranged")
+    root = unpacked.with_name(ARRANGED)
     root.mkdir()
     os.replace(tasks, root / "downstream")
     return root

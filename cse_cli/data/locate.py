@@ -25,7 +25,7 @@ def resolve_data_dir(option: str | Path | None = None) -> Path | None:
         source, given = DATA_VARIABLE, os.environ.get(DATA_VARIABLE) or None
     if given is None:
         return None
-    folder = Path(given).expanduser()
+    folder = _expanded(source, given)
     if not folder.is_dir():
         raise InputError(
             f"{source} is '{given}', which is not a folder; "
@@ -38,12 +38,20 @@ def cache_folder() -> Path:
     """Where downloads and token stores go: `CSE_CACHE`, else `cse` in the user's cache folder.
 
     The user's cache folder is `XDG_CACHE_HOME`, else `~/.cache`. Nothing is created here.
+    Raises InputError where `~` is nobody's home.
     """
     own = os.environ.get(CACHE_VARIABLE)
     if own:
-        return Path(own).expanduser()
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base).expanduser() if base else Path.home() / ".cache") / "cse"
+        return _expanded(CACHE_VARIABLE, own)
+    return _expanded("XDG_CACHE_HOME", os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "cse"
+
+
+def _expanded(source: str, given: str | Path) -> Path:
+    """`given` with `~` replaced; InputError where that is nobody's home."""
+    try:
+        return Path(given).expanduser()
+    except RuntimeError:
+        raise InputError(f"{source} is '{given}', but no such home folder is known") from None
 
 
 def fetched_folder() -> Path:

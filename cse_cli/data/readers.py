@@ -6,8 +6,10 @@ and counted. TSV is read without quoting, as SentEval's files are written. Whate
 a file is one InputError that names the file and the line.
 """
 
+import codecs
 import csv
 import json
+import re
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -16,12 +18,16 @@ from typing import Any
 import pandas as pd
 
 from cse_cli.data.decoding import DecodedText
-from cse_cli.data.sources import Source, find_source
+from cse_cli.data.sources import BLOCK, Source, find_source
 from cse_cli.errors import InputError, UsageError, suggestion
 
 Row = tuple[str, ...]
 DEFAULT_COLUMN = "text"
+# Codecs of names and literals. What they decode may hold half of a surrogate pair, as in UTF-7.
+NO_FILES = ("unicode-escape", "raw-unicode-escape", "punycode", "idna", "utf-7")
 TABLE_ROWS = 4096  # rows of a .csv or .tsv that pandas parses at a time
+MARK = "\ufdd0"  # a noncharacter: Unicode keeps it for a program's own use
+_LONE_CR = re.compile(r"\r(?!\n|\Z)")
 
 
 @dataclass
@@ -100,9 +106,12 @@ def iter_rows(
 def _check_request(sources: Sequence[Source], wanted: Sequence[str] | None, encoding: str) -> None:
     try:
         "".encode(encoding)
+        known = codecs.lookup(encoding).name not in NO_FILES
     except (LookupError, UnicodeError):  # no codec, none for text (base64), one that always fails
+        known = False
+    if not known:
         near = suggestion(encoding, ["utf-8", "utf-16", "latin-1", "cp1252", "gb18030"])
-        raise UsageError(f"--encoding: unknown encoding '{encoding}'; {near}") from None
+        raise UsageError(f"--encoding: unknown encoding '{encoding}'; {near}")
     plain = [source.label for source in sources if source.kind == "txt"]
     # Plain text beside tables is fine where one sentence a row is wanted.
     if wanted and plain and (len(wanted) > 1 or len(plain) == len(sources)):
@@ -163,17 +172,41 @@ def _json_text(value: Any, column: str, tally: Tally) -> str:
 def _parse_table(stream: DecodedText, wanted: Sequence[str] | None, tally: Tally) -> Iterator[Row]:
     tally.unit = "row"  # quoted fields may hold line ends, so lines cannot be counted
     columns = list(wanted) if wanted else []
-    for chunk in _table_chunks(stream, tally.name):
+    marked = _MarkedText(stream)
+    for chunk in _table_chunks(marked, tally.name):
         known = [str(name) for name in chunk.columns]
         columns = columns or [_only_column(tally.name, known)]
         if missing := [name for name in columns if name not in known]:
             raise _no_column(tally.name, missing[0], known)
         for row in zip(*(chunk[name].tolist() for name in columns), strict=True):
             tally.line += 1
-            yield row
+            yield tuple(cell.replace(MARK, "\r") for cell in row) if marked.found else row
 
 
-def _table_chunks(stream: DecodedText, name: str) -> Iterator[pd.DataFrame]:
+class _MarkedText:
+    """What pandas reads: each CR that is alone, which would end a row there, is a `MARK`."""
+
+    def __init__(self, stream: DecodedText):
+        self._stream = stream
+        self.found = False  # whether there has been one
+
+    def __iter__(self) -> Iterator[str]:
+        """Its blocks; pandas takes for a file only what can be iterated over."""
+        return iter(self.read, "")
+
+    def read(self, size: int = BLOCK) -> str:
+        """The next text, about `size` bytes of it; an empty string at the end only."""
+        text = self._stream.read(size)
+        while text.endswith("\r") and (more := self._stream.read(1)):
+            text += more
+        if "\r" not in text:
+            return text
+        marked = _LONE_CR.sub(MARK, text)
+        self.found = self.found or marked != text
+        return marked
+
+
+def _table_chunks(stream: _MarkedText, name: str) -> Iterator[pd.DataFrame]:
     """Frames of strings; InputError where rows do not fit the header or nothing is there."""
     tabs = name.removesuffix(".gz").endswith(".tsv")
     table = None

@@ -8,7 +8,9 @@ None of these files is quoted: with a CSV reader's default quoting STS-B loses 2
 Words are joined by one space, as SentEval does.
 """
 
+import gzip
 import math
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -145,7 +147,7 @@ def load_sts(data_dir: str | Path, task: str, split: str = "test") -> dict[str, 
 def load_pairs_file(path: str | Path) -> Pairs:
     """A user's own tab-separated pairs: columns score, a, b, or a header with these names.
 
-    A header may also call the sentences `sentence1` and `sentence2`.
+    A header may also call the sentences `sentence1` and `sentence2`. The file may be a .gz.
 
     Raises:
         InputError: unreadable, or too little in it for a rank correlation.
@@ -231,10 +233,7 @@ def _read_sheet(path: Path, columns: tuple[int, int, int], *, skip: int) -> Pair
 
 def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
     """Line number and tab-separated fields of every line, without quoting."""
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror}") from error
+    data = _bytes(path)
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -245,6 +244,18 @@ def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
         lines.pop()
     for number, line in enumerate(lines, start=1):
         yield number, line.removesuffix("\r").split("\t")
+
+
+def _bytes(path: Path) -> bytes:
+    """What is in a file, unpacked where it is a .gz."""
+    try:
+        if path.suffix != ".gz":
+            return path.read_bytes()
+        with gzip.open(path) as file:
+            return file.read()
+    except (OSError, EOFError, zlib.error) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise InputError(f"cannot read {path}: {reason}") from error
 
 
 def _words(text: str) -> str:

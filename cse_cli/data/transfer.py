@@ -230,7 +230,7 @@ def _require(data_dir: Path, task: str, files: Sequence[str]) -> None:
 
 
 def _read(root: Path, spec: _Spec, names: Sequence[str]) -> Labelled:
-    """The rows of one split's files, sorted."""
+    """The rows of one split's files, sorted; InputError where there is none."""
     rows: list[Example] = []
     for i, name in enumerate(names):
         parse = spec.parsers[min(i, len(spec.parsers) - 1)]
@@ -241,6 +241,8 @@ def _read(root: Path, spec: _Spec, names: Sequence[str]) -> Labelled:
                 rows.append(parse(line))
             except ValueError as error:
                 raise InputError(f"{root / name}, line {number}: {error}") from None
+    if not rows:
+        raise InputError(f"{root / names[0]} has no row under its header")
     return _sorted(rows, np.dtype(np.int64))
 
 

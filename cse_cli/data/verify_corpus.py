@@ -7,6 +7,7 @@ notes, for training skips the first, keeps the second and truncates the third.
 
 import csv
 import gzip
+import zlib
 from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -79,7 +80,7 @@ def verify_corpus(path: Path) -> list[Check]:
         else:
             sentences = scan.lines if expected else scan.lines - scan.blank
             rows = compare(path.name, "sentences", sentences, expected)
-    except (OSError, EOFError) as error:
+    except (OSError, EOFError, zlib.error) as error:
         raise InputError(f"cannot read {path}: {error}") from error
     return [rows, *_blemishes(path.name, scan)]
 
@@ -103,14 +104,20 @@ def _blemishes(name: str, scan: _Scan) -> Iterator[Check]:
         yield Check(name, part, count, None, NOTE if count else OK)
 
 
+def _lines(handle: BinaryIO) -> Iterator[str]:
+    """Lines as the readers tell them apart: a CR alone ends none, and csv would refuse it."""
+    for line in TextIOWrapper(handle, "utf-8-sig", newline="\n"):
+        yield line.replace("\r\n", "\n").replace("\r", " ")
+
+
 def _check_csv(path: Path, expected: int | None) -> Check:
-    """The rows below the header; each must have as many columns as it."""
+    """The rows below the header; each must have as many columns as it. Blank lines are none."""
     rows = 0
     with _open(path) as handle:
-        reader = csv.reader(TextIOWrapper(handle, "utf-8-sig", newline=""))
+        reader = csv.reader(_lines(handle))
         try:
             header = next(reader, [])
-            for row in reader:
+            for row in filter(None, reader):
                 rows += 1
                 if len(row) != len(header):
                     raise csv.Error(f"{len(row)} columns where the header has {len(header)}")

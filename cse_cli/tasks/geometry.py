@@ -21,6 +21,7 @@ from torch import Tensor
 
 from cse_cli.data.sts import Pairs
 from cse_cli.errors import InputError
+from cse_cli.finite import require_finite
 from cse_cli.maths import (
     alignment,
     cosine,
@@ -85,7 +86,8 @@ def geometry(
 
     `pairs` are scored 0-5; those over `threshold` (">4" or ">=4") are alignment's positives.
     `corpus` (name, sentences) is measured by the views on sentences in place of the pairs' own.
-    Raises InputError for fewer than two distinct sentences, or no positive pair.
+    Raises InputError for fewer than two distinct sentences, no positive pair, or vectors that are
+    not finite.
     """
     named, sentences = corpus or (task, [*pairs.a, *pairs.b])
     distinct = list(dict.fromkeys(sentences))
@@ -93,7 +95,7 @@ def geometry(
         raise InputError(f"{named} holds {len(distinct)} distinct sentences, at least 2 are needed")
     texts = list(dict.fromkeys([*pairs.a, *pairs.b, *distinct]))
     place = {text: row for row, text in enumerate(texts)}
-    vectors = encode(texts).float()
+    vectors = require_finite(encode(texts).float(), texts, model)
     a, b, x = (vectors[[place[t] for t in part]] for part in (pairs.a, pairs.b, distinct))
     space = Space(model, task, split, a, b, pairs.gold, named, x, seed, threshold)
     table = Table()

@@ -22,6 +22,7 @@ from torch import Tensor
 
 from cse_cli.data.sts import Pairs
 from cse_cli.errors import InputError
+from cse_cli.finite import require_finite
 from cse_cli.maths import length_bias as spearman_by_length
 from cse_cli.maths import paired_cosine
 from cse_cli.results import AVERAGE, Table
@@ -53,12 +54,14 @@ def length_bias(
     `lengths` counts each text in `unit`. All distinct sentences are encoded in one call. Rows, per
     task and for the average: `spearman_le`, `spearman_gt` (keys threshold, unit), and the curves
     `spearman` and `similarity` with `_low` and `_high` (keys subset = the bin, unit), as well as
-    `similarity_slope` in cosine per unit. Raises InputError without a pair.
+    `similarity_slope` in cosine per unit. Raises InputError without a pair, or for vectors that
+    are not finite.
     """
     merged = {task: _merge(task, subsets) for task, subsets in tasks.items()}
     texts = list(dict.fromkeys(t for pairs in merged.values() for t in (*pairs.a, *pairs.b)))
     place = {text: row for row, text in enumerate(texts)}
-    vectors, sizes = encode(texts), np.asarray(lengths(texts))
+    vectors = require_finite(encode(texts), texts, model)
+    sizes = np.asarray(lengths(texts))
     table, curves = Table(), {}
     random = np.random.default_rng(seed)
     for task, pairs in merged.items():

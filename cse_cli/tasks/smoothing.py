@@ -109,7 +109,8 @@ def smoothing(
     out of it: the `n` of the two metrics tells how many.
 
     Rows: `setsim` (keys pooler, layer = l of the pair l, l+1), `toksim` (layer), and the ends of
-    their intervals as `setsim_low` and so on. Raises InputError without a text.
+    their intervals as `setsim_low` and so on. Raises InputError without a text, or for states that
+    are not finite.
     """
     kinds = {name: _per_layer(name) for name in poolers}
     toksim, setsim = RunningMean(), {name: RunningMean() for name in poolers}
@@ -124,6 +125,8 @@ def smoothing(
         weights = occurrences[torch.as_tensor(index)]
         toksim.add(tokens, weights)
         for name, values in zip(kinds, sets, strict=True):
+            if not values.isfinite().all():
+                raise InputError(f"{model} gives NaN or infinite states: the checkpoint is damaged")
             setsim[name].add(values, weights)
     if not len(toksim.count):
         raise InputError(f"{task} holds no sentence to measure")

@@ -12,6 +12,7 @@ import numpy as np
 from torch import Tensor
 
 from cse_cli.data.sts import Pairs
+from cse_cli.finite import require_finite
 from cse_cli.maths import paired_cosine, spearman_groups
 from cse_cli.results import Table
 
@@ -37,10 +38,14 @@ def evaluate_sts(
     `encode` maps n texts to (n, D) vectors; it is called once, with every distinct sentence of all
     tasks. Rows, per task and as `Avg`: `spearman_all`, `spearman_mean`, `spearman_wmean` and
     `pearson_…` likewise, in [-1, 1]. `detail` adds `spearman` and `pearson` of the subsets (key
-    subset) of tasks that have several. A cosine that is NaN counts as 0.
+    subset) of tasks that have several. Raises InputError for vectors that are not finite.
     """
+
+    def checked(texts: list[str]) -> Tensor:
+        return require_finite(encode(texts), texts, model)
+
     table = Table()
-    for task, scored in _similarities(encode, tasks).items():
+    for task, scored in _similarities(checked, tasks).items():
         metrics = {
             f"{correlation}_{aggregation}": value
             for aggregation, values in spearman_groups(scored).items()
@@ -59,7 +64,10 @@ def evaluate_sts(
 
 
 def sts_dev(encode: Encode, pairs: Pairs) -> float:
-    """Spearman of one set of pairs: what training selects its best step by, the same evaluator."""
+    """Spearman of one set of pairs: what training selects its best step by, the same evaluator.
+
+    A cosine that is NaN counts as 0: that training diverges is told by its loss.
+    """
     scored = _similarities(encode, {"dev": {"dev": pairs}})["dev"]
     return spearman_groups(scored)["all"]["spearman"]
 

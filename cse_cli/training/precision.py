@@ -59,11 +59,6 @@ def autocast(precision: str, device: str) -> Callable[[], AbstractContextManager
     return lambda: torch.autocast(torch.device(device).type, dtype=DTYPES[precision])
 
 
-def out_of_memory(error: RuntimeError) -> bool:
-    """Whether a GPU or the processor had no memory left to give."""
-    return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error)
-
-
 def make_deterministic() -> None:
     """Have every kernel give the same bits each time, or refuse (for the whole process).
 
