@@ -162,6 +162,14 @@ def load_in_subprocess(name: str, environment: dict[str, str]) -> subprocess.Com
     )
 
 
+def max_pooled(model: Path, folder: Path) -> Path:
+    """A checkpoint of the encoder `model` with the pooler max."""
+    from cse_cli import checkpoint
+
+    checkpoint.save(folder, Encoder.load(str(model), pooler="max"), {"step": 1}, "# card\n")
+    return folder
+
+
 def test_a_hub_model_is_loaded_by_its_id(tiny_bert: Path, tmp_path: Path, hub) -> None:  # noqa: F811
     hub.add("org/tiny", tiny_bert)
     result = load_in_subprocess("org/tiny", hub.environment(tmp_path))
@@ -173,11 +181,7 @@ def test_a_sentence_transformers_repository_keeps_its_pooler(
     tmp_path: Path,
     hub,  # noqa: F811
 ) -> None:
-    from cse_cli import checkpoint
-
-    encoder = Encoder.load(str(tiny_bert), pooler="max")
-    checkpoint.save(tmp_path / "st", encoder, {"step": 1}, "# card\n")
-    hub.add("org/pooled", tmp_path / "st")
+    hub.add("org/pooled", max_pooled(tiny_bert, tmp_path / "st"))
     result = load_in_subprocess("org/pooled", hub.environment(tmp_path))
     assert result.stdout.startswith("max org/pooled"), result.stdout + result.stderr
 
@@ -241,11 +245,8 @@ def test_without_network_what_is_cached_is_loaded(
     tmp_path: Path,
     hub,  # noqa: F811
 ) -> None:
-    from cse_cli import checkpoint
-
-    encoder = Encoder.load(str(tiny_bert), pooler="max")
-    checkpoint.save(tmp_path / "st", encoder, {"step": 1}, "# card\n")
-    for name, folder, pooler in (("bare", tiny_bert, "cls"), ("pooled", tmp_path / "st", "max")):
+    pooled = max_pooled(tiny_bert, tmp_path / "st")
+    for name, folder, pooler in (("bare", tiny_bert, "cls"), ("pooled", pooled, "max")):
         hub.add(f"org/{name}", folder)
         online = load_in_subprocess(f"org/{name}", hub.environment(tmp_path))
         assert online.stdout.startswith(pooler), online.stdout + online.stderr

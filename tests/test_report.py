@@ -37,8 +37,11 @@ def passed(table: Table, *gates: str) -> None:
 
 
 @pytest.mark.parametrize("gates", [(), ("74.9",), ("STS-B=79.99", "STS12=70"), ("avg=-1",)])
-def test_reached_gates_pass(table: Table, gates: tuple[str, ...]) -> None:
+def test_reached_gates_pass(
+    table: Table, gates: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
     passed(table, *gates)
+    assert '"spearman_all"' in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

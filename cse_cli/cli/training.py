@@ -52,9 +52,7 @@ def run_training(
         run, sources = resumed(options, out, numbers), dict[str, str]()
     else:
         run, sources = configured(options, config, recipe, sets)
-    check_inputs(run)
-    if STDIN in run.train.train_file and (numbers is not None or process()[1] > 1):
-        raise UsageError("--train-file -: standard input can be read once, by one process")
+    check_inputs(run, once=numbers is None and process()[1] == 1)
     run = on_this_machine(run, resume=resume)
     writes = process()[0] == 0
     if dry_run:
@@ -97,12 +95,17 @@ def configured(
     return resolve(values, sources), sources
 
 
-def check_inputs(run: Run) -> None:
-    """Refuse files and names that are not there, before anything slow is imported."""
+def check_inputs(run: Run, *, once: bool) -> None:
+    """Refuse files and names that are not there, before anything slow is imported.
+
+    Standard input is refused unless the text is read `once`: by one process, for one run.
+    """
     from cse_cli.training.select import check_select
 
     check_select(run.train.select)
     for name in run.train.train_file:
+        if name == STDIN and not once:
+            raise UsageError("--train-file -: standard input can be read once, by one process")
         find_source(name)
 
 
